@@ -56,9 +56,11 @@ def number(
 
 def integer(name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an int of at least `minimum`."""
-    good = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= minimum
-    require(good, name, f"be an integer >= {minimum}", value)
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    rule = f"be an integer >= {minimum}"
+    require(isinstance(value, Integral) and value is not True, name, rule, value)
+    result = int(value)  # type: ignore[call-overload]
+    require(result >= minimum, name, rule, value)
+    return result
 
 
 def choice(name: str, value: object, options: Iterable[object]) -> None:

@@ -1,0 +1,40 @@
+"""Networks, their initialisations and files, and the classifiers that the theory is about."""
+
+from extremal.models.effective import Polar, Reduction, polar
+from extremal.models.files import load, save
+from extremal.models.grouped import Grouped
+from extremal.models.initial import Balanced, Explicit, Gaussian, Initialisation, Kaiming, Weights
+from extremal.models.margin import double, margin, margin_gradient
+from extremal.models.prelu import ParameterGradient, PReLUNet
+from extremal.models.preparation import Preparation
+from extremal.models.reference import (
+    BayesClassifier,
+    average_classifier,
+    bayes_classifier,
+    subclass_classifier,
+)
+
+__all__ = [
+    "Balanced",
+    "BayesClassifier",
+    "Explicit",
+    "Gaussian",
+    "Grouped",
+    "Initialisation",
+    "Kaiming",
+    "PReLUNet",
+    "ParameterGradient",
+    "Polar",
+    "Preparation",
+    "Reduction",
+    "Weights",
+    "average_classifier",
+    "bayes_classifier",
+    "double",
+    "load",
+    "margin",
+    "margin_gradient",
+    "polar",
+    "save",
+    "subclass_classifier",
+]

@@ -1,0 +1,202 @@
+"""A smaller network with the same function, and a bound on what was changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal.models.initial import Explicit
+from extremal.models.prelu import PReLUNet
+from extremal.models.preparation import Preparation
+
+# Moving a group to its weighted mean direction at most triples the summed cost of joining its
+# leader (the mean moves by at most the mean cost, its normalisation by as much again), and two
+# rules of joining share the half of the budget that dropping leaves: 3 * 2 * 2 = 12.
+_SHARE = 1.0 / 12.0
+
+
+@dataclass(frozen=True, eq=False)
+class Polar:
+    """A network's neurons as directions, offsets and contributions, in float64.
+
+    f_o(x) = sum_j contributions_oj relu(<z, directions_j> + offsets_j)^p + constant_o.
+    """
+
+    directions: Tensor  # (width, dim), unit rows
+    offsets: Tensor  # (width,)
+    contributions: Tensor  # (outputs, width)
+    constant: Tensor  # (outputs,)
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """What `effective` changed, and by how much f may differ for it.
+
+    For each neuron of the original: `mass` |c_oj| (outputs, width), its `offset`, and for the ones
+    that were merged the distance `gap` of its direction and `shift` of its offset to the neuron it
+    now is part of, and that one's offset `target`. `residue` (outputs, width') is the difference
+    between summed and stored contributions, which rounding leaves.
+    """
+
+    p: float
+    preparation: Preparation
+    kept: Tensor  # (width,) bool: merged (or left alone) rather than dropped
+    mass: Tensor
+    offset: Tensor
+    gap: Tensor
+    shift: Tensor
+    target: Tensor
+    residue: Tensor
+    residue_offset: Tensor
+    constant: Tensor
+
+    def bound(self, radius: float = 1.0, center: Tensor | None = None) -> float:
+        """An upper bound on max_o |f_o(x) - f'_o(x)| over ||x - center|| <= radius.
+
+        With R the largest norm of a prepared input there: a dropped neuron changes f by at most
+        |c| relu(R + offset)^p; a merged one by |c| p relu(R + max offset)^(p-1) (R gap + shift),
+        the mean value theorem; in exact arithmetic, for the weights as stored.
+        """
+        _check.number("radius", radius, minimum=0.0)
+        reach = self.preparation.reach(radius, center)
+        size = torch.relu(reach + self.offset) ** self.p
+        high = torch.relu(reach + torch.maximum(self.offset, self.target))
+        slope = self.p * high ** (self.p - 1.0)
+        moved = slope * (reach * self.gap + self.shift)
+        change = self.mass * torch.where(self.kept, moved, size)
+        rest = self.residue * torch.relu(reach + self.residue_offset) ** self.p
+        return float((change.sum(1) + rest.sum(1) + self.constant).max())
+
+
+def polar(net: PReLUNet) -> Polar:
+    """The neurons of a network in polar form; a zero neuron has direction and contribution zero.
+
+    For p = 1 a zero neuron with a hidden bias is the constant v relu(b), which goes to `constant`.
+    """
+    with torch.no_grad():
+        w, v = net.neurons.double(), net.votes.double()
+        largest = w.abs().amax(1)
+        unit = torch.where(largest > 0, largest, 1.0)
+        length = torch.linalg.vector_norm(w / unit[:, None], dim=1)
+        norms = length * unit
+        alive = norms > 0
+        safe = torch.where(alive, norms, 1.0)
+        b = torch.zeros_like(norms) if net.hidden_bias is None else net.hidden_bias.double()
+        constant = torch.zeros_like(v[:, 0]) if net.bias is None else net.bias.double().clone()
+        if net.p == 1.0:
+            constant += (v * torch.where(alive, 0.0, torch.relu(b))).sum(1)
+        directions = (w / unit[:, None]) / torch.where(length > 0, length, 1.0)[:, None]
+        return Polar(directions, torch.where(alive, b / safe, 0.0), v * norms, constant)
+
+
+def reduce(net: PReLUNet, tolerance: float) -> PReLUNet:
+    """The smaller network: negligible neurons dropped, neurons of one direction and offset merged.
+
+    `tolerance` is relative: on the ball of prepared inputs of norm 1, f changes by at most
+    tolerance * max_o sum_j |c_oj| relu(1 + offset_j)^p, the most that f could be there. The result
+    carries its `reduction`, whose `bound` holds for any ball.
+    """
+    _check.number("tolerance", tolerance, minimum=0.0)
+    old = polar(net)
+    mass = old.contributions.abs()
+    effect = mass * torch.relu(1.0 + old.offsets) ** net.p
+    budget = tolerance * float(effect.sum(1).max())
+    kept = _worth_keeping(effect.amax(0), budget / 2.0)
+    owner = _merge(old, mass.amax(0), kept, net.p, tolerance, budget)
+    small = _build(net, old, mass.amax(0), owner)
+    small.reduction = _account(old, small, owner, mass)
+    return small
+
+
+def _worth_keeping(effect: Tensor, budget: float) -> Tensor:
+    """All but the neurons of least effect whose effects sum to at most `budget`."""
+    order = torch.argsort(effect)
+    dropped = effect[order].cumsum(0) <= budget
+    dropped[-1] = False  # a network has at least one neuron
+    kept = torch.ones_like(effect, dtype=torch.bool)
+    kept[order[dropped]] = False
+    return kept
+
+
+def _merge(
+    old: Polar, mass: Tensor, kept: Tensor, p: float, tolerance: float, budget: float
+) -> Tensor:
+    """The merged neuron of each neuron (-1: dropped), by joining leaders in order of mass."""
+    owner = torch.full_like(kept, -1, dtype=torch.int64)
+    indices = torch.nonzero(kept).squeeze(1)
+    indices = indices[torch.argsort(mass[indices], descending=True, stable=True)]
+    directions, offsets = old.directions[indices], old.offsets[indices]
+    leaders: list[int] = []
+    small_cost = _SHARE * budget / max(len(indices), 1)
+    slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0) if len(indices) else 0.0
+    for place, j in enumerate(indices.tolist()):
+        if leaders:
+            gap = torch.linalg.vector_norm(directions[leaders] - directions[place], dim=1)
+            gap += (offsets[leaders] - offsets[place]).abs()
+            best = int(gap.argmin())
+            cost = float(slope * gap[best])
+            if cost <= _SHARE * tolerance or float(mass[j]) * cost <= small_cost:
+                owner[j] = best
+                continue
+        owner[j] = len(leaders)
+        leaders.append(place)
+    return owner
+
+
+def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:
+    """The network of merged neurons: summed contributions, mass-weighted mean direction."""
+    count = int(owner.max()) + 1
+    kept = owner >= 0
+    weight = torch.where(mass > 0, mass, 1e-300)[kept]
+    groups = owner[kept]
+    total = torch.zeros(count, dtype=torch.float64).index_add_(0, groups, weight)
+    share = weight / total[groups]
+    mean = torch.zeros(count, net.dim, dtype=torch.float64)
+    mean.index_add_(0, groups, share[:, None] * old.directions[kept])
+    length = torch.linalg.vector_norm(mean, dim=1, keepdim=True)
+    mean = mean / torch.where(length > 0, length, 1.0)
+    offset = torch.zeros(count, dtype=torch.float64).index_add_(
+        0, groups, share * old.offsets[kept]
+    )
+    summed = torch.zeros(net.outputs, count, dtype=torch.float64)
+    summed.index_add_(1, groups, old.contributions[:, kept])
+    scale = summed.abs().amax(0).sqrt()
+    votes = summed / torch.where(scale > 0, scale, 1.0)
+    biased = net.bias is not None or bool((old.constant != 0).any())
+    return PReLUNet(
+        net.dim,
+        count,
+        net.p,
+        net.outputs,
+        bias=biased,
+        hidden_bias=net.hidden_bias is not None,
+        preparation=net.preparation,
+        init=Explicit(scale[:, None] * mean, votes, scale * offset, old.constant),
+        dtype=net.neurons.dtype,
+        generator=torch.Generator(),
+    )
+
+
+def _account(old: Polar, small: PReLUNet, owner: Tensor, mass: Tensor) -> Reduction:
+    """The differences between the original and the network as stored."""
+    new = polar(small)
+    kept = owner >= 0
+    mine = owner.clamp(min=0)
+    summed = torch.zeros_like(new.contributions)
+    summed.index_add_(1, owner[kept], old.contributions[:, kept])
+    return Reduction(
+        p=small.p,
+        preparation=small.preparation,
+        kept=kept,
+        mass=mass,
+        offset=old.offsets,
+        gap=torch.linalg.vector_norm(old.directions - new.directions[mine], dim=1),
+        shift=(old.offsets - new.offsets[mine]).abs(),
+        target=new.offsets[mine],
+        residue=(summed - new.contributions).abs(),
+        residue_offset=new.offsets,
+        constant=(old.constant - new.constant).abs(),
+    )

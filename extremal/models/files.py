@@ -1,0 +1,107 @@
+"""Model files: safetensors with a JSON header. Nothing in them is ever executed."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._version import __version__
+from extremal.models.grouped import Grouped
+from extremal.models.initial import Explicit
+from extremal.models.prelu import PReLUNet
+from extremal.models.preparation import Preparation
+
+_FORMAT = "extremal-model-1"
+_RULE = "be a model file that extremal wrote"
+
+
+def save(net: nn.Module, path: str | Path) -> None:
+    """Write a `PReLUNet`, or a `Grouped` one, to `path`, by rename: no half-written file exists."""
+    core = net.net if isinstance(net, Grouped) else net
+    known = isinstance(core, PReLUNet)
+    _check.require(known, "net", "be a PReLUNet or a Grouped one", type(net).__name__)
+    assert isinstance(core, PReLUNet)
+    header: dict[str, Any] = {
+        "p": core.p,
+        "normalize": core.preparation.normalize,
+        "frozen": [name for name, part in core.named_parameters() if not part.requires_grad],
+    }
+    tensors = {name: part.detach().contiguous() for name, part in core.named_parameters()}
+    for name in ("scale", "center"):
+        value = getattr(core.preparation, name)
+        if isinstance(value, Tensor):
+            tensors[f"preparation.{name}"] = value.contiguous()
+        else:
+            header[name] = value
+    if isinstance(net, Grouped):
+        header["grouped"] = {"groups": net.groups.tolist(), "signed": net.signed}
+    metadata = {"format": _FORMAT, "version": __version__, "network": json.dumps(header)}
+    _write(Path(path), to_bytes(tensors, metadata=metadata))
+
+
+def load(path: str | Path) -> nn.Module:
+    """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError."""
+    file = Path(path)
+    _check.require(file.is_file(), "path", "name an existing model file", str(path))
+    try:
+        with safe_open(file, framework="pt") as opened:
+            metadata = opened.metadata() or {}
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
+    known = metadata.get("format") == _FORMAT
+    _check.require(known, "path", _RULE, f"{path} (format {metadata.get('format')!r})")
+    try:
+        return _rebuild(json.loads(metadata["network"]), tensors)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
+
+
+def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
+    neurons, votes = tensors["neurons"], tensors["votes"]
+    preparation = Preparation(
+        scale=tensors.get("preparation.scale", header.get("scale", 1.0)),
+        center=tensors.get("preparation.center"),
+        normalize=header["normalize"],
+    )
+    net = PReLUNet(
+        dim=neurons.shape[1],
+        width=neurons.shape[0],
+        p=header["p"],
+        outputs=votes.shape[0],
+        bias="bias" in tensors,
+        hidden_bias="hidden_bias" in tensors,
+        preparation=preparation,
+        init=Explicit(neurons, votes, tensors.get("hidden_bias"), tensors.get("bias")),
+        dtype=neurons.dtype,
+        generator=torch.Generator(),
+    )
+    net.freeze(*header["frozen"])
+    if "grouped" not in header:
+        return net
+    groups = torch.tensor(header["grouped"]["groups"])
+    return Grouped(net, groups, signed=header["grouped"]["signed"])
+
+
+def _write(path: Path, content: bytes) -> None:
+    folder = path.parent
+    _check.require(folder.is_dir(), "path", "lie in an existing folder", str(path))
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

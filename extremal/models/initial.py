@@ -1,0 +1,137 @@
+"""How networks start: each initialisation draws the weights of a shallow network."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of a shallow network: shapes (width, dim), (outputs, width), (width,), (outputs,)."""
+
+    neurons: Tensor
+    votes: Tensor
+    hidden_bias: Tensor
+    bias: Tensor
+
+
+class Initialisation(Protocol):
+    """Anything that draws `Weights` in float64 from a generator."""
+
+    def draw(
+        self, dim: int, width: int, outputs: int, *, generator: torch.Generator
+    ) -> Weights: ...
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Every weight and hidden bias N(0, std^2), output biases zero.
+
+    Min & Vidal 2024, Section 5.1, with std = 1e-7.
+    """
+
+    std: float
+
+    def __post_init__(self) -> None:
+        _check.number("std", self.std, above=0.0)
+
+    def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
+        """Draw neurons, then votes, then hidden biases."""
+        return Weights(
+            neurons=self.std * _normal(width, dim, generator=generator),
+            votes=self.std * _normal(outputs, width, generator=generator),
+            hidden_bias=self.std * _normal(width, generator=generator),
+            bias=torch.zeros(outputs, dtype=torch.float64),
+        )
+
+
+@dataclass(frozen=True)
+class Balanced:
+    """w_j = scale w_j0 and |v_j| = ||w_j||: Min & Vidal 2024, eq. 4 (`scale` is epsilon).
+
+    w_j0 has entries uniform in (-1/sqrt(dim), 1/sqrt(dim)), as the paper's footnote 2 suggests, so
+    that ||w_j0|| <= M = 1. Signs are drawn fairly; with several outputs the votes of a neuron are a
+    random direction of length ||w_j||. Hidden biases start at zero.
+    """
+
+    scale: float
+
+    def __post_init__(self) -> None:
+        _check.number("scale", self.scale, above=0.0)
+
+    def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
+        """Draw directions, then the votes' directions."""
+        uniform = torch.rand(width, dim, generator=generator, dtype=torch.float64)
+        first = (2.0 * uniform - 1.0) / dim**0.5
+        toward = _normal(outputs, width, generator=generator)
+        toward = toward / torch.linalg.vector_norm(toward, dim=0)
+        lengths = torch.linalg.vector_norm(first, dim=-1)
+        return Weights(
+            neurons=self.scale * first,
+            votes=self.scale * lengths * toward,
+            hidden_bias=torch.zeros(width, dtype=torch.float64),
+            bias=torch.zeros(outputs, dtype=torch.float64),
+        )
+
+
+@dataclass(frozen=True)
+class Kaiming:
+    """The initialisation of the MNIST networks: neurons uniform in +-sqrt(6/width).
+
+    The authors apply Kaiming's uniform rule to a (dim, width) tensor, so its fan-in is the width;
+    votes and biases are uniform in +-1/sqrt(width), PyTorch's default for a linear layer. Hidden
+    biases, which the paper's networks lack, are uniform in +-1/sqrt(dim).
+    """
+
+    def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
+        """Draw neurons, votes, hidden biases, output biases."""
+        return Weights(
+            neurons=_uniform((6.0 / width) ** 0.5, width, dim, generator=generator),
+            votes=_uniform(width**-0.5, outputs, width, generator=generator),
+            hidden_bias=_uniform(dim**-0.5, width, generator=generator),
+            bias=_uniform(width**-0.5, outputs, generator=generator),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Explicit:
+    """Given weights; biases default to zero."""
+
+    neurons: Tensor
+    votes: Tensor
+    hidden_bias: Tensor | None = None
+    bias: Tensor | None = None
+
+    def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
+        """Return the given weights after checking their shapes; nothing random is drawn."""
+        del generator
+        wanted: dict[str, tuple[int, ...]] = {
+            "neurons": (width, dim),
+            "votes": (outputs, width),
+            "hidden_bias": (width,),
+            "bias": (outputs,),
+        }
+        parts: dict[str, Tensor] = {}
+        for name, shape in wanted.items():
+            value: Tensor | None = getattr(self, name)
+            if value is None:
+                value = torch.zeros(shape, dtype=torch.float64)
+            good = tuple(value.shape) == shape
+            _check.require(good, name, f"have shape {shape}", f"shape {tuple(value.shape)}")
+            _check.finite(name, value)
+            parts[name] = value.detach().to(torch.float64)
+        return Weights(**parts)
+
+
+def _normal(*shape: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def _uniform(bound: float, *shape: int, generator: torch.Generator) -> Tensor:
+    return bound * (2.0 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1.0)

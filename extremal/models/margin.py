@@ -1,0 +1,76 @@
+"""The margin: one idea that carries attacks, certificates and accuracies for every network."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.models.prelu import PReLUNet
+
+
+def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """How far each point is on its own side, (n,): correct where it is positive.
+
+    y f(x) for one output and labels -1 / +1; f_y(x) - max over t != y of f_t(x) for several outputs
+    and labels 0..C-1.
+    """
+    out = net(x)
+    y = _labels_for(out, y)
+    if out.ndim == 1:
+        return y * out
+    own = out.gather(1, y.unsqueeze(1)).squeeze(1)
+    return own - _without(out, y).amax(1)
+
+
+def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The margin (n,) and its gradient (n, dim) in x.
+
+    Analytic for a `PReLUNet`, by autograd for any other module. Where two foreign outputs tie, one
+    of them is taken.
+    """
+    if isinstance(net, PReLUNet):
+        return _analytic(net, x, y)
+    with torch.enable_grad():
+        point = x.detach().requires_grad_(True)
+        value = margin(net, point, y)
+        (gradient,) = torch.autograd.grad(value.sum(), point)
+    return value.detach(), gradient
+
+
+def double(net: nn.Module) -> nn.Module:
+    """A float64 copy of a network in evaluation mode; the original is left as it is."""
+    twin = copy.deepcopy(net).double().eval()
+    for parameter in twin.parameters():
+        parameter.requires_grad_(False)
+    return twin
+
+
+def _analytic(net: PReLUNet, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    if net.outputs == 1:
+        sign = _labels_for(x[:, 0], y).to(x.dtype)
+        out, gradient = net.input_gradient(x, sign)
+        return sign * out.squeeze(1), gradient
+    with torch.no_grad():
+        out = net(x)
+    y = _labels_for(out, y)
+    rival = _without(out, y).argmax(1)
+    rows = torch.arange(len(x), device=x.device)
+    toward = torch.zeros_like(out)
+    toward[rows, y] = 1.0
+    toward[rows, rival] = -1.0
+    _, gradient = net.input_gradient(x, toward)
+    return out[rows, y] - out[rows, rival], gradient
+
+
+def _without(out: Tensor, y: Tensor) -> Tensor:
+    """The outputs with each point's own one set to minus infinity."""
+    own = nn.functional.one_hot(y, out.shape[1]).bool()
+    return out.masked_fill(own, -torch.inf)
+
+
+def _labels_for(out: Tensor, y: Tensor) -> Tensor:
+    outputs = 1 if out.ndim == 1 else out.shape[1]
+    return _check.labels("y", y, count=len(out), outputs=outputs).to(out.device)

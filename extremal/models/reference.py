@@ -1,0 +1,139 @@
+"""The classifiers that the theory is about, as networks with explicit weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.data import OrthonormalMixture
+from extremal.models.initial import Explicit
+from extremal.models.prelu import PReLUNet
+
+
+def average_classifier(
+    mixture: OrthonormalMixture,
+    *,
+    subsets: Sequence[Sequence[int]] | None = None,
+    weights: Tensor | None = None,
+    width: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> PReLUNet:
+    """F(x) = sqrt(K1) relu(<mu_plus, x>) - sqrt(K2) relu(<mu_minus, x>) as a ReLU network.
+
+    Min & Vidal 2024, eq. 3, by the first statement of the Claim in Section 3: `subsets` is the pair
+    (I_plus, I_minus) of disjoint non-empty sets of neurons, and `weights` (width,) the lambda >= 0
+    with squares summing to sqrt(K1) over I_plus and to sqrt(K2) over I_minus. By default two
+    neurons. A neuron in no subset is zero.
+    """
+    directions = torch.stack([mixture.average(1), mixture.average(-1)])
+    sums = torch.tensor([mixture.positive, mixture.negative], dtype=torch.float64).sqrt()
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64)
+    return _by_claim(directions, sums, signs, 1.0, subsets, weights, width, dtype)
+
+
+def subclass_classifier(
+    mixture: OrthonormalMixture,
+    p: float,
+    *,
+    subsets: Sequence[Sequence[int]] | None = None,
+    weights: Tensor | None = None,
+    width: int | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> PReLUNet:
+    """F^(p)(x) = sum over centres of y_k relu(<mu_k, x>)^p as a pReLU network.
+
+    Min & Vidal 2024, eq. 2, by the second statement of the Claim: `subsets` are K disjoint
+    non-empty sets of neurons, and `weights` (width,) the lambda >= 0 with squares summing to 1 over
+    each. By default one neuron for each centre.
+    """
+    sums = torch.ones(mixture.count, dtype=torch.float64)
+    signs = mixture.labels.double()
+    return _by_claim(mixture.centers, sums, signs, p, subsets, weights, width, dtype)
+
+
+class BayesClassifier(nn.Module):
+    """log sum over positive k of exp(D <x, mu_k>/alpha^2) minus the same over negative k.
+
+    The classifier of least clean error; the sign is that of the difference of sums in Min & Vidal
+    2025, and the logarithm keeps it finite. As `spread` goes to 0 it becomes, up to scale, the
+    best positive inner product minus the best negative one, which is what spread = 0 gives here.
+    """
+
+    centers: Tensor
+
+    def __init__(self, mixture: OrthonormalMixture) -> None:
+        super().__init__()
+        self.outputs = 1
+        self.positive = mixture.positive
+        self.register_buffer("centers", mixture.centers.clone())
+        self.sharpness = mixture.dim / mixture.spread**2 if mixture.spread > 0 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The log-ratio of the classes' likelihoods, (n,)."""
+        inner = x @ self.centers.to(x.dtype).T  # (n, K)
+        own, foreign = inner[:, : self.positive], inner[:, self.positive :]
+        if self.sharpness is None:
+            return own.amax(1) - foreign.amax(1)
+        return torch.logsumexp(self.sharpness * own, 1) - torch.logsumexp(
+            self.sharpness * foreign, 1
+        )
+
+
+def bayes_classifier(mixture: OrthonormalMixture) -> BayesClassifier:
+    """The Bayes classifier of a mixture, computed by log-sum-exp."""
+    return BayesClassifier(mixture)
+
+
+def _by_claim(
+    directions: Tensor,
+    sums: Tensor,
+    signs: Tensor,
+    p: float,
+    subsets: Sequence[Sequence[int]] | None,
+    weights: Tensor | None,
+    width: int | None,
+    dtype: torch.dtype,
+) -> PReLUNet:
+    """w_j = lambda_j direction_k, v_j = sign_k lambda_j for j in subset k; zero elsewhere."""
+    count = len(directions)
+    subsets = [[k] for k in range(count)] if subsets is None else [list(s) for s in subsets]
+    members = [j for subset in subsets for j in subset]
+    disjoint = len(subsets) == count and all(subsets) and len(set(members)) == len(members)
+    rule = f"be {count} non-empty disjoint sets of neurons"
+    _check.require(disjoint and min(members, default=0) >= 0, "subsets", rule, subsets)
+    least = max(members) + 1
+    width = least if width is None else _check.integer("width", width, minimum=least)
+    owner = torch.full((width,), -1)
+    for k, subset in enumerate(subsets):
+        owner[torch.tensor(subset)] = k
+    scale = _lambdas(weights, owner, sums)
+    neurons = scale.unsqueeze(1) * directions[owner.clamp(min=0)]
+    votes = (scale * signs[owner.clamp(min=0)]).unsqueeze(0)
+    return PReLUNet(
+        dim=directions.shape[1],
+        width=width,
+        p=p,
+        init=Explicit(neurons, votes),
+        dtype=dtype,
+        generator=torch.Generator(),
+    )
+
+
+def _lambdas(weights: Tensor | None, owner: Tensor, sums: Tensor) -> Tensor:
+    """The lambda of the Claim, checked, or equal shares within each subset."""
+    sizes = torch.bincount(owner[owner >= 0], minlength=len(sums))
+    if weights is None:
+        shares = (sums / sizes).sqrt()[owner.clamp(min=0)]
+        return torch.where(owner >= 0, shares, 0.0)
+    shape = tuple(owner.shape)
+    good = tuple(weights.shape) == shape and bool((weights >= 0).all())
+    _check.require(good, "weights", f"be >= 0 of shape {shape}", f"shape {tuple(weights.shape)}")
+    weights = torch.where(owner >= 0, weights.double(), 0.0)
+    squares = torch.zeros_like(sums).index_add_(0, owner[owner >= 0], weights[owner >= 0] ** 2)
+    agree = torch.allclose(squares, sums, rtol=1e-9, atol=0.0)
+    rule = f"have squares summing to {[round(s, 6) for s in sums.tolist()]} over the subsets"
+    _check.require(agree, "weights", rule, [round(s, 6) for s in squares.tolist()])
+    return weights
