@@ -57,7 +57,8 @@ def number(
 def integer(name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an int of at least `minimum`."""
     rule = f"be an integer >= {minimum}"
-    require(isinstance(value, Integral) and value is not True, name, rule, value)
+    flag = isinstance(value, bool)
+    require(not flag and isinstance(value, Integral), name, rule, value)
     result = int(value)  # type: ignore[call-overload]
     require(result >= minimum, name, rule, value)
     return result

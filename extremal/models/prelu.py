@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParameterGradient:
-    """Gradients of a scalar with respect to a network's parameters, None where it has none."""
+    """Gradients of a scalar in a network's parameters (None where it has none), and f itself."""
 
+    out: Tensor  # (n,) where outputs == 1, else (n, outputs)
     neurons: Tensor
     votes: Tensor
     hidden_bias: Tensor | None
@@ -116,9 +118,12 @@ class PReLUNet(nn.Module):
             grad = self.preparation.pull_back(x, weight @ directions)
         return out, grad
 
-    def parameter_gradient(self, x: Tensor, cotangent: Tensor) -> ParameterGradient:
+    def parameter_gradient(
+        self, x: Tensor, cotangent: Tensor | Callable[[Tensor], Tensor]
+    ) -> ParameterGradient:
         """The gradient of sum_io cotangent_io f_o(x_i) in the parameters, by hand.
 
+        `cotangent` has the shape of f(x), or is a function of f(x), such as a loss's slope.
         With q = cotangent @ votes (n, width): d/dw_j = sum_i q_ij (p r^(p-1) z_i - (p-1) r^p u_j),
         d/dv_oj = ||w_j|| sum_i cotangent_io r^p, d/db_j = sum_i q_ij p r^(p-1), r = relu(s_ij);
         with hidden biases the term -(p-1) r^p u_j stays and r has its offset b_j/||w_j||.
@@ -128,18 +133,22 @@ class PReLUNet(nn.Module):
             z = self._prepared(x)
             s = nn.functional.linear(z, directions, offsets)
             power, slope = relu_power_with_slope(s, self.p)
-            cotangent = cotangent.reshape(len(x), -1)  # (n, outputs)
+            out = self._read(power, norms)
+            out = out.squeeze(-1) if self.outputs == 1 else out
+            given = cotangent(out) if callable(cotangent) else cotangent
+            given = given.reshape(len(x), -1)  # (n, outputs)
             alive = (norms > 0).to(x.dtype)
-            q = cotangent @ self.votes * alive
+            q = given @ self.votes * alive
             weighted = q * slope
             neurons = weighted.T @ z
             if self.p != 1.0:
                 neurons -= (self.p - 1.0) * (q * power).sum(0).unsqueeze(-1) * directions
             return ParameterGradient(
+                out=out,
                 neurons=neurons,
-                votes=cotangent.T @ power * norms,
+                votes=given.T @ power * norms,
                 hidden_bias=None if self.hidden_bias is None else weighted.sum(0),
-                bias=None if self.bias is None else cotangent.sum(0),
+                bias=None if self.bias is None else given.sum(0),
             )
 
     def freeze(self, *names: str) -> PReLUNet:
@@ -171,7 +180,7 @@ class PReLUNet(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> PReLUNet:
         """Carry the preparation along where parameters change dtype or device."""
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        super()._apply(fn, recurse)
         self.preparation = self.preparation.map(fn)
         return self
 

@@ -1,0 +1,99 @@
+"""Where neurons point, how much each contributes, and which directions nobody follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal.models import PReLUNet
+
+
+def contributions(net: PReLUNet) -> Tensor:
+    """|v_j| ||w_j|| of each neuron, (width,), in float64; with several outputs ||V_j|| ||w_j||.
+
+    Min & Vidal 2024, Figure 2(b).
+    """
+    with torch.no_grad():
+        votes = torch.linalg.vector_norm(net.votes.double(), dim=0)
+        return votes * torch.linalg.vector_norm(net.neurons.double(), dim=1)
+
+
+def balancedness(net: PReLUNet) -> Tensor:
+    """v_j^2 - ||w_j||^2 of each neuron, (width,): conserved by gradient flow (Du et al. 2018)."""
+    with torch.no_grad():
+        return net.votes.double().square().sum(0) - net.neurons.double().square().sum(1)
+
+
+def cosines(neurons: Tensor, directions: Tensor) -> Tensor:
+    """cos(w_j, direction_k), (width, K), in float64; zero for a zero vector."""
+    _check.matrix("directions", directions, columns=neurons.shape[-1])
+    with torch.no_grad():
+        w, d = neurons.double(), directions.double()
+        return _unit(w) @ _unit(d).T
+
+
+def stable_rank(matrix: Tensor) -> float:
+    """||A||_F^2 / ||A||^2 of a matrix, a smooth stand-in for its rank (Section 5.2.1)."""
+    _check.matrix("matrix", matrix)
+    a = matrix.detach().double()
+    gram = a.T @ a if a.shape[0] >= a.shape[1] else a @ a.T
+    top = float(torch.linalg.eigvalsh(gram)[-1])
+    _check.require(top > 0, "matrix", "have a non-zero entry", "all zeros")
+    return float(gram.trace()) / top
+
+
+@dataclass(frozen=True, eq=False)
+class Following:
+    """Which direction each dominant neuron follows, and which directions nobody follows.
+
+    `neurons` (m,) are indices of dominant neurons by falling contribution, `direction` (m,) the
+    direction of largest cosine and `cosine` (m,) that cosine. `unfollowed` lists the directions
+    with no dominant neuron above the threshold.
+    """
+
+    neurons: Tensor
+    contribution: Tensor
+    direction: Tensor
+    cosine: Tensor
+    unfollowed: tuple[int, ...]
+    threshold: float
+
+    @property
+    def lowest(self) -> float:
+        """The smallest of the dominant neurons' best cosines."""
+        return float(self.cosine.min())
+
+
+def following(
+    net: PReLUNet,
+    directions: Tensor,
+    *,
+    share: float = 0.99,
+    top: int | None = None,
+    threshold: float = 0.9,
+) -> Following:
+    """Match the dominant neurons with directions (K, dim).
+
+    Dominant are the `top` neurons of largest contribution, or the fewest that carry `share` of the
+    whole. A neuron follows the direction of largest cosine if that is at least `threshold`.
+    """
+    _check.number("share", share, above=0.0, maximum=1.0)
+    _check.number("threshold", threshold, minimum=-1.0, maximum=1.0)
+    mass = contributions(net)
+    order = torch.argsort(mass, descending=True, stable=True)
+    if top is None:
+        running = mass[order].cumsum(0)
+        top = int((running < share * running[-1]).sum()) + 1
+    order = order[: _check.integer("top", top, minimum=1)]
+    best = cosines(net.neurons[order], directions).max(dim=1)
+    followed = set(best.indices[best.values >= threshold].tolist())
+    left = tuple(k for k in range(len(directions)) if k not in followed)
+    return Following(order, mass[order], best.indices, best.values, left, threshold)
+
+
+def _unit(rows: Tensor) -> Tensor:
+    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / torch.where(length > 0, length, 1.0)

@@ -1,0 +1,21 @@
+"""Training: losses, gradient flow, gradient descent, and what to record along the way."""
+
+from extremal.train.descent import adam, gd, sgd
+from extremal.train.flow import gradient_flow
+from extremal.train.gradient import loss_and_gradient, total_loss
+from extremal.train.loss import Loss
+from extremal.train.record import DivergenceError, Record
+from extremal.train.trajectory import Trajectory
+
+__all__ = [
+    "DivergenceError",
+    "Loss",
+    "Record",
+    "Trajectory",
+    "adam",
+    "gd",
+    "gradient_flow",
+    "loss_and_gradient",
+    "sgd",
+    "total_loss",
+]

@@ -1,0 +1,154 @@
+"""Discrete training: full-batch gradient descent, mini-batch SGD and Adam."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.train.gradient import loss_and_gradient, trainable
+from extremal.train.loss import Loss, LossName, as_loss
+from extremal.train.record import Record, Recorder
+from extremal.train.trajectory import Trajectory
+
+Update = Callable[[dict[str, Tensor]], None]
+_LOOK = 100  # steps between looks at whether the loss is still finite
+
+
+def gd(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Loss = "exp",
+    lr: float,
+    steps: int,
+    record: Record | None = None,
+) -> Trajectory:
+    """Full-batch gradient descent: theta <- theta - lr grad L(theta), `steps` times.
+
+    The network is trained in place; times are lr times steps, the flow time that GD approximates.
+    """
+    whole = (data for data in iter(lambda: (train.x, train.y), None))
+    return _descend(net, train, as_loss(loss), lr, steps, record, whole, _plain(net, lr), "gd", lr)
+
+
+def sgd(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Loss = "exp",
+    lr: float,
+    batch: int,
+    steps: int,
+    record: Record | None = None,
+    generator: torch.Generator,
+) -> Trajectory:
+    """Mini-batch SGD: each epoch visits the data once, in random order, `batch` points at a time.
+
+    The network is trained in place; times are lr times steps. Min & Vidal 2024 use lr = 0.2 and
+    batch = 100.
+    """
+    batches = _batches(train, batch, generator)
+    update = _plain(net, lr)
+    return _descend(net, train, as_loss(loss), lr, steps, record, batches, update, "sgd", lr)
+
+
+def adam(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Loss = "cross-entropy",
+    lr: float = 1e-3,
+    batch: int,
+    steps: int,
+    record: Record | None = None,
+    generator: torch.Generator,
+) -> Trajectory:
+    """Adam with PyTorch's defaults on mini-batches as in `sgd`; times are steps."""
+    parts = trainable(net)
+    optimiser = torch.optim.Adam(parts.values(), lr=_check.number("lr", lr, above=0.0))
+
+    def update(gradient: dict[str, Tensor]) -> None:
+        for name, part in parts.items():
+            part.grad = gradient[name]
+        optimiser.step()
+
+    batches = _batches(train, batch, generator)
+    return _descend(net, train, as_loss(loss), lr, steps, record, batches, update, "adam", 1.0)
+
+
+def _descend(
+    net: nn.Module,
+    train: Dataset,
+    loss: Loss,
+    lr: float,
+    steps: int,
+    record: Record | None,
+    batches: Iterator[tuple[Tensor, Tensor]],
+    update: Update,
+    method: str,
+    clock: float,
+) -> Trajectory:
+    """The one loop: take a batch, its gradient, an update; record when a time is passed."""
+    _check.number("lr", lr, above=0.0)
+    _check.integer("steps", steps, minimum=1)
+    check_fit(net, train, loss)
+    torch.set_flush_denormal(True)
+    recorder = Recorder(record, net, train, loss, steps * clock)
+    recorder.note(0.0)
+    for step in range(1, steps + 1):
+        x, y = next(batches)
+        value, gradient = loss_and_gradient(net, x, y, loss)
+        update(gradient)
+        time = step * clock
+        due = step == steps or recorder.next_time() <= time * (1.0 + 1e-12)
+        if (step % _LOOK == 0 and not math.isfinite(float(value))) or (
+            due and not math.isfinite(recorder.note(time))
+        ):
+            advice = f"the loss is not finite after {step} steps; use a smaller lr than {lr:g}"
+            raise recorder.diverged(time, advice, method=method, steps=step)
+    return recorder.finish(converged=True, method=method, steps=steps, lr=lr)
+
+
+def check_fit(net: nn.Module, train: Dataset, loss: Loss) -> None:
+    """Require that network, labels and loss belong together."""
+    outputs = getattr(net, "outputs", None)
+    if outputs is None:
+        with torch.no_grad():
+            out = net(train.x[:1])
+        outputs = 1 if out.ndim == 1 else out.shape[1]
+    loss.check(outputs)
+    _check.labels("train.y", train.y, count=len(train), outputs=outputs)
+    dim = getattr(net, "dim", train.dim)
+    _check.require(dim == train.dim, "train.x", f"have {dim} columns", train.dim)
+
+
+def _plain(net: nn.Module, lr: float) -> Update:
+    parts = trainable(net)
+
+    def update(gradient: dict[str, Tensor]) -> None:
+        with torch.no_grad():
+            for name, part in parts.items():
+                part.sub_(gradient[name], alpha=lr)
+
+    return update
+
+
+def _batches(
+    train: Dataset, batch: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    size = _check.integer("batch", batch, minimum=1)
+    _check.require(size <= len(train), "batch", f"be at most {len(train)} points", size)
+    _check.generator("generator", generator)
+
+    def endless() -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            order = torch.randperm(len(train), generator=generator)
+            for index in order.split(size):
+                yield train.x[index], train.y[index]
+
+    return endless()

@@ -1,0 +1,45 @@
+"""The loss and its gradient in the trainable parameters, by hand where we know how."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.models import PReLUNet
+from extremal.train.loss import Loss
+
+_BATCH = 8192
+
+
+def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters that training changes; at least one."""
+    parts = {name: part for name, part in net.named_parameters() if part.requires_grad}
+    _check.require(bool(parts), "net", "have a parameter that is not frozen", "none")
+    return parts
+
+
+def loss_and_gradient(
+    net: nn.Module, x: Tensor, y: Tensor, loss: Loss
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss on (x, y) and its gradient, one tensor for each trainable parameter."""
+    parts = trainable(net)
+    if isinstance(net, PReLUNet):
+        found = net.parameter_gradient(x, lambda out: loss.slope(out, y))
+        return loss.value(found.out, y), {name: getattr(found, name) for name in parts}
+    with torch.enable_grad():
+        value = loss.value(net(x), y)
+        gradients = torch.autograd.grad(value, list(parts.values()))
+    return value.detach(), dict(zip(parts, gradients, strict=True))
+
+
+def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
+    """The loss on a whole data set, in batches so that memory stays bounded."""
+    summed = Loss(loss.name, "sum")
+    with torch.no_grad():
+        pairs = zip(data.x.split(_BATCH), data.y.split(_BATCH), strict=True)
+        total = math.fsum(float(summed.value(net(x), y)) for x, y in pairs)
+    return total / len(data) if loss.reduction == "mean" else total

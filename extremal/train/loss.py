@@ -1,0 +1,64 @@
+"""Losses: value and slope in the network's outputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+
+LossName = Literal["exp", "logistic", "cross-entropy"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The mean or the sum of l over the samples.
+
+    "exp": exp(-y f) and "logistic": log(1 + exp(-y f)), for one output and labels -1 / +1;
+    "cross-entropy" for C outputs and labels 0..C-1. Under gradient flow a sum instead of a mean
+    only multiplies time by the number of samples.
+    """
+
+    name: LossName
+    reduction: Literal["mean", "sum"] = "mean"
+
+    def __post_init__(self) -> None:
+        _check.choice("loss", self.name, ("exp", "logistic", "cross-entropy"))
+        _check.choice("reduction", self.reduction, ("mean", "sum"))
+
+    def check(self, outputs: int) -> None:
+        """Require that the loss fits a network's number of outputs."""
+        single = outputs == 1
+        fits = single != (self.name == "cross-entropy")
+        rule = "be 'exp' or 'logistic' for one output and 'cross-entropy' for several"
+        _check.require(fits, "loss", rule, f"{self.name!r} for {outputs} outputs")
+
+    def value(self, out: Tensor, y: Tensor) -> Tensor:
+        """The loss, a scalar tensor that autograd can follow."""
+        each = self._each(out, y)
+        return each.mean() if self.reduction == "mean" else each.sum()
+
+    def slope(self, out: Tensor, y: Tensor) -> Tensor:
+        """The derivative of the loss in the outputs, of the shape of `out`."""
+        share = 1.0 / len(out) if self.reduction == "mean" else 1.0
+        if self.name == "exp":
+            return -share * y * torch.exp(-y * out)
+        if self.name == "logistic":
+            return -share * y * torch.sigmoid(-y * out)
+        own = nn.functional.one_hot(y, out.shape[1])
+        return share * (torch.softmax(out, 1) - own)
+
+    def _each(self, out: Tensor, y: Tensor) -> Tensor:
+        if self.name == "exp":
+            return torch.exp(-y * out)
+        if self.name == "logistic":
+            return nn.functional.softplus(-y * out)
+        return nn.functional.cross_entropy(out, y, reduction="none")
+
+
+def as_loss(loss: LossName | Loss) -> Loss:
+    """A `Loss` from its name (then the mean), or the loss itself."""
+    return loss if isinstance(loss, Loss) else Loss(loss)

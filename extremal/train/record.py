@@ -1,0 +1,108 @@
+"""What to record along training, as a value, and the recorder that does it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.measure import accuracy
+from extremal.train.gradient import total_loss
+from extremal.train.loss import Loss
+from extremal.train.trajectory import Trajectory
+
+Watch = Callable[[nn.Module], Tensor | float]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record at the times `at`, and always at the start and the end.
+
+    The loss and the accuracy on the training data are always recorded; `watch` maps names to
+    functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
+    `snapshots=True` keeps the trainable parameters themselves.
+    """
+
+    at: Sequence[float] = ()
+    watch: Mapping[str, Watch] = field(default_factory=dict)
+    snapshots: bool = False
+
+    def __post_init__(self) -> None:
+        for time in self.at:
+            _check.number("record.at", time, minimum=0.0)
+        taken = sorted({"loss", "accuracy"} & set(self.watch))
+        _check.require(not taken, "record.watch", "use names other than loss and accuracy", taken)
+
+    @classmethod
+    def log_spaced(cls, first: float, last: float, count: int, **others: Any) -> Record:
+        """Record at `count` times from `first` to `last`, equally spaced in their logarithm."""
+        low = _check.number("first", first, above=0.0)
+        high = _check.number("last", last, above=low)
+        steps = torch.linspace(math.log(low), math.log(high), count, dtype=torch.float64)
+        return cls(at=tuple(steps.exp().tolist()), **others)
+
+
+class DivergenceError(RuntimeError):
+    """Training left the finite numbers; `trajectory` holds what was recorded until then."""
+
+    def __init__(self, message: str, trajectory: Trajectory) -> None:
+        super().__init__(message)
+        self.trajectory = trajectory
+
+
+class Recorder:
+    """Collects one row of values whenever training passes a time that the `Record` names."""
+
+    def __init__(
+        self, record: Record | None, net: nn.Module, data: Dataset, loss: Loss, until: float
+    ) -> None:
+        self.record = record or Record()
+        self.net, self.data, self.loss = net, data, loss
+        self.pending = [t for t in sorted(set(self.record.at)) if 0.0 < t < until * (1.0 - 1e-9)]
+        self.times: list[float] = []
+        self.rows: dict[str, list[Tensor]] = {}
+        self.kept: dict[str, list[Tensor]] = {}
+
+    def next_time(self) -> float:
+        """The next time to record at, infinite when none is left."""
+        return self.pending[0] if self.pending else math.inf
+
+    def note(self, time: float) -> float:
+        """Record now; returns the loss, which tells divergence."""
+        while self.pending and self.pending[0] <= time * (1.0 + 1e-12):
+            self.pending.pop(0)
+        loss = total_loss(self.net, self.data, self.loss)
+        self.times.append(time)
+        self._add("loss", loss)
+        self._add("accuracy", accuracy(self.net, self.data) if math.isfinite(loss) else math.nan)
+        for name, watch in self.record.watch.items():
+            with torch.no_grad():
+                self._add(name, watch(self.net))
+        if self.record.snapshots:
+            for name, part in self.net.named_parameters():
+                self.kept.setdefault(name, []).append(part.detach().clone())
+        return loss
+
+    def finish(self, **info: Any) -> Trajectory:
+        """The trajectory of everything recorded."""
+        return Trajectory(
+            times=torch.tensor(self.times, dtype=torch.float64),
+            values={name: torch.stack(rows) for name, rows in self.rows.items()},
+            snapshots={name: torch.stack(rows) for name, rows in self.kept.items()},
+            info={"loss": self.loss.name, "reduction": self.loss.reduction, **info},
+        )
+
+    def diverged(self, time: float, advice: str, **info: Any) -> DivergenceError:
+        """The error to raise when the loss is not finite any more."""
+        trajectory = self.finish(converged=False, **info)
+        return DivergenceError(f"training diverged at time {time:g}: {advice}", trajectory)
+
+    def _add(self, name: str, value: Tensor | float) -> None:
+        row = torch.as_tensor(value).detach().to("cpu", torch.float64, copy=True)
+        self.rows.setdefault(name, []).append(row)
