@@ -1,6 +1,25 @@
 """Train, attack and certify shallow networks, and see why some of them are robust."""
 
-from extremal import data, measure, models, train
+from extremal import attack, data, measure, models, theory, train
 from extremal._version import __version__
 
-__all__ = ["__version__", "data", "measure", "models", "train"]
+__all__ = [
+    "__version__",
+    "attack",
+    "data",
+    "experiments",
+    "measure",
+    "models",
+    "report",
+    "theory",
+    "train",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import `experiments` and `report` when first used: drawing libraries are slow to load."""
+    if name in {"experiments", "report"}:
+        import importlib  # noqa: PLC0415 - only for these two
+
+        return importlib.import_module(f"extremal.{name}")
+    raise AttributeError(f"module 'extremal' has no attribute {name!r}")

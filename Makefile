@@ -1,0 +1,36 @@
+# One command each: make demo, make test, make check. All of them set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help setup demo test check bench clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/'
+
+setup: $(READY)  ## create .venv and install the pinned versions
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $(READY)
+
+demo: setup  ## the headline result: table, figure and HTML report in about a minute
+	$(BIN)/extremal demo
+
+test: setup  ## all tests, on 2 cores
+	$(BIN)/python -m pytest
+
+check: setup  ## ruff, strict type check, import directions
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 0 tests/test_imports.py
+
+bench: setup  ## every benchmark, as JSON
+	@for name in $$(cd bench && ls [a-z]*.py | sed 's/\.py$$//'); do $(BIN)/extremal bench $$name --json || exit 1; done
+
+clean:  ## remove the environment and everything that was generated
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""Benchmarks: each module has `measure()`, which returns ratios taken in one run."""

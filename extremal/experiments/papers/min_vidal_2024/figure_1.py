@@ -1,0 +1,83 @@
+"""Figure 1: neurons in space at the start, after alignment and at the end, for p = 1 and 3."""
+
+from extremal.experiments import Claim, Cloud, Experiment, Scene, Setting
+
+
+def _scene(title: str, p: float, stage: str) -> Scene:
+    return Scene(
+        title,
+        (
+            Cloud("positive_data", "positive data", colour="positive"),
+            Cloud("negative_data", "negative data", colour="negative"),
+            Cloud(f"positive_directions_{stage}", "directions, v > 0", "rays", colour="positive"),
+            Cloud(f"negative_directions_{stage}", "directions, v < 0", "rays", colour="negative"),
+            Cloud(f"positive_neurons_{stage}", "neurons, v > 0", colour="accent"),
+            Cloud(f"negative_neurons_{stage}", "neurons, v < 0", colour="neutral"),
+        ),
+        {"p": p},
+    )
+
+
+experiment = Experiment(
+    name="min-vidal-2024/figure-1",
+    title="Figure 1: training a pReLU network from a small initialisation, seen in space",
+    source="Min & Vidal 2024, Figure 1 and Section 4.1",
+    study="extremal.experiments.studies.stages:stages",
+    settings={
+        "dim": Setting(3, "S", "Figure 1"),
+        "positive": Setting(2, "S", "two positive subclasses"),
+        "negative": Setting(1, "S", "three subclasses in all"),
+        "p": Setting([1.0, 3.0], "S", "Figure 1"),
+        "seeds": Setting(5, "O", "the first is drawn"),
+        "spread": Setting(0.15, "O", "alpha"),
+        "train_points": Setting(90, "O"),
+        "width": Setting(60, "O"),
+        "init_scale": Setting(1e-4, "O", "epsilon of eq. 4, balanced"),
+        "flow_time": Setting(2000.0, "O", "mean exponential loss"),
+        "frames": Setting(80, "O", "recorded times, evenly spaced in their logarithm"),
+        "aligned_share": Setting(0.98, "O", "share of the first loss left when aligned"),
+        "tolerance": Setting(1e-4, "O", "relative error of a step"),
+    },
+    quick={"seeds": 2},
+    smoke={"seeds": 1, "width": 12, "train_points": 12, "flow_time": 100.0, "tolerance": 1e-2},
+    axes=("p",),
+    columns=3,
+    panels=(
+        _scene("At initialisation", 1.0, "initial"),
+        _scene("p = 1, aligned", 1.0, "aligned"),
+        _scene("p = 1, at the end", 1.0, "final"),
+        _scene("p = 3, aligned", 3.0, "aligned"),
+        _scene("p = 3, at the end", 3.0, "final"),
+    ),
+    claims=(
+        Claim(
+            "p = 1: lowest cosine with an average",
+            "lowest_cosine",
+            1.0,
+            0.03,
+            "panel c; dominant neurons",
+            {"p": 1.0},
+        ),
+        Claim(
+            "p = 3: lowest cosine with a centre",
+            "lowest_cosine",
+            1.0,
+            0.03,
+            "panel e; dominant neurons",
+            {"p": 3.0},
+        ),
+        Claim("p = 1: averages nobody follows", "unfollowed", 0.0, 0.0, "panel c", {"p": 1.0}),
+        Claim("p = 3: centres nobody follows", "unfollowed", 0.0, 0.0, "panel e", {"p": 3.0}),
+        Claim(
+            "largest norm when aligned",
+            "largest_norm_aligned",
+            0.0,
+            0.2,
+            "Section 4.1: norms stay small; our tolerance",
+        ),
+    ),
+    notes=(
+        "One seed gives the same data and the same initial neurons for both p. Neurons that no "
+        "data point activates keep their direction and stay small."
+    ),
+)

@@ -1,0 +1,81 @@
+"""Theorems 1 and 3: accuracy of F and F^(p) against radius, between the proven bounds."""
+
+from extremal import theory
+from extremal.experiments import Claim, Experiment, Line, Mark, Setting
+
+_AVERAGE = Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K")
+_SUBCLASS = Mark(theory.OPTIMAL_RADIUS, "√2/2")
+
+
+def _panel(name: str, symbol: str, spread: float, mark: Mark) -> Line:
+    return Line(
+        f"{symbol}, α = {spread:g}",
+        "radius",
+        ("accuracy", "lower_bound", "upper_bound"),
+        "l2 radius",
+        "accuracy",
+        where={"classifier": name, "spread": spread},
+        labels={
+            "accuracy": "worst attack",
+            "lower_bound": "proven lower bound",
+            "upper_bound": "proven upper bound",
+        },
+        styles={"lower_bound": "dashed", "upper_bound": "dotted"},
+        marks=(mark,),
+    )
+
+
+experiment = Experiment(
+    name="min-vidal-2024/theorem-1",
+    title="Theorems 1 and 3: F breaks at 1/sqrt(K), F^(p) at sqrt(2)/2",
+    source="Min & Vidal 2024, Theorem 1 and Theorem 3 (Appendix C.4)",
+    study="extremal.experiments.studies.reference:reference",
+    settings={
+        "dim": Setting(1000, "O", "D of Section 5.1; the theorems hold for any"),
+        "positive": Setting(6, "O", "K1 of Section 5.1"),
+        "negative": Setting(4, "O", "K - K1 of Section 5.1"),
+        "spread": Setting([0.1, 0.3, 1.0], "O", "alpha; at 1.0 most bounds say nothing"),
+        "classifier": Setting(["average", "subclass"], "S", "F of eq. 3 and F^(p) of eq. 2"),
+        "p": Setting(3.0, "S", "the theorem takes any p >= 2"),
+        "test_points": Setting(5000, "O"),
+        "radii": Setting([round(0.02 * i, 2) for i in range(51)], "O"),
+        "seeds": Setting(3, "O"),
+    },
+    quick={"dim": 300, "test_points": 500, "radii": [0.04 * i for i in range(26)], "seeds": 1},
+    smoke={
+        "dim": 50,
+        "spread": [0.1, 0.3, 1.0],
+        "test_points": 40,
+        "radii": [0.0, 0.2, 0.4, 0.6, 0.8],
+        "seeds": 1,
+    },
+    axes=("classifier", "spread"),
+    columns=3,
+    panels=(
+        *(_panel("average", "F", spread, _AVERAGE) for spread in (0.1, 0.3, 1.0)),
+        *(_panel("subclass", "F^(3)", spread, _SUBCLASS) for spread in (0.1, 0.3, 1.0)),
+    ),
+    claims=(
+        Claim("radii at which a bound is broken", "bounds_broken", 0.0, 0.0, "Theorems 1 and 3"),
+        Claim(
+            "F: radius where accuracy is 1/2, α = 0.1",
+            "half_radius",
+            lambda s: theory.average_radius(s["positive"], s["negative"]),
+            0.03,
+            "1/sqrt(K), Remark 2",
+            {"classifier": "average", "spread": 0.1},
+        ),
+        Claim(
+            "F^(3): radius where accuracy is 1/2, α = 0.1",
+            "half_radius",
+            theory.OPTIMAL_RADIUS,
+            0.03,
+            "sqrt(2)/2, Remark 2",
+            {"classifier": "subclass", "spread": 0.1},
+        ),
+    ),
+    notes=(
+        "The bounds use C = 1/2, exact for Gaussians. A share of n points may miss its probability "
+        "by sampling; a bound counts as broken beyond that margin (once in a million by chance)."
+    ),
+)

@@ -1,0 +1,192 @@
+"""What an experiment is: a short, declarative record that the runner, the report and people read.
+
+A record holds settings with their provenance, the grid of trials, the published values to compare
+with and what to draw. It holds no algorithm: `study` names the function that computes one trial.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from extremal._check import choice, integer, require
+from extremal.experiments.trial import Trial
+
+Scale = Literal["smoke", "quick", "paper"]
+SCALES: tuple[Scale, ...] = ("smoke", "quick", "paper")
+MARKS = {
+    "S": "stated in the source",
+    "A": "found in the authors' published code or result files",
+    "O": "ours, where no source says",
+}
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value at paper scale, and where it comes from: S stated, A authors' files, O ours."""
+
+    value: Any
+    mark: Literal["S", "A", "O"]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A published (or predicted) number, and which of our numbers to hold against it.
+
+    `value` names a scalar in the trials' numbers; it is averaged over the trials whose parameters
+    match `where`. `rule` says when it agrees: "near" within `tolerance` of the published value,
+    "below" at most it plus the tolerance, "above" at least it minus the tolerance.
+    """
+
+    quantity: str
+    value: str
+    published: float | Callable[[Settings], float]
+    tolerance: float
+    source: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+    rule: Literal["near", "below", "above"] = "near"
+    scales: tuple[Scale, ...] = ("quick", "paper")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A vertical dashed line at a value of x, such as a critical radius."""
+
+    at: float | Callable[[Settings], float]
+    label: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """Curves: the mean over matching trials, with the band between minimum and maximum.
+
+    Where `y` is a scalar of each trial, `x` is a parameter (distance against spread). Where `y` is
+    a list, `x` is a list of the same length in the numbers (accuracy against radius). One curve for
+    each value of the parameter `by`, and for each name in `y`; `styles` gives a name's line style.
+    """
+
+    title: str
+    x: str
+    y: tuple[str, ...]
+    xlabel: str
+    ylabel: str
+    by: str | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    styles: Mapping[str, Literal["solid", "dashed", "dotted"]] = field(default_factory=dict)
+    marks: tuple[Mark, ...] = ()
+    log: Literal["", "x", "y", "xy"] = ""
+
+
+@dataclass(frozen=True)
+class Bars:
+    """A bar plot of a list, from the first trial that matches `where`."""
+
+    title: str
+    y: str
+    xlabel: str
+    ylabel: str
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A colour map of a stored (rows, columns) array, from the first trial that matches `where`.
+
+    `columns` names a list of column labels in the trial's numbers.
+    """
+
+    title: str
+    z: str
+    xlabel: str
+    ylabel: str
+    columns: str | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    low: float = -1.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cloud:
+    """One set of points or arrows of a `Scene`: stored (n, 2) or (n, 3) arrays.
+
+    `style` is "points", "rays" (from the origin to each point) or "arrows" (`heads` names the
+    array of their components, which start at `points`).
+    """
+
+    points: str
+    label: str
+    style: Literal["points", "rays", "arrows"] = "points"
+    heads: str | None = None
+    colour: Literal["positive", "negative", "neutral", "accent"] = "neutral"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A drawing in the plane or in space, from the first trial that matches `where`."""
+
+    title: str
+    clouds: tuple[Cloud, ...]
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+
+Panel = Line | Bars | Heat | Scene
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One figure, table or theorem of a paper as a runnable record.
+
+    `settings` are those of the paper; `quick` and `smoke` override some of them (such values are
+    ours, chosen for time). A setting named in `axes` holds a list, and the trials are the product
+    of the axes and of `seeds` repetitions.
+    """
+
+    name: str
+    title: str
+    source: str
+    study: str
+    settings: Mapping[str, Setting]
+    axes: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    claims: tuple[Claim, ...] = ()
+    quick: Mapping[str, Any] = field(default_factory=dict)
+    smoke: Mapping[str, Any] = field(default_factory=dict)
+    columns: int = 3
+    notes: str = ""
+
+    def at(self, scale: Scale) -> dict[str, Any]:
+        """The settings at a scale, as plain values."""
+        choice("scale", scale, SCALES)
+        values = {name: setting.value for name, setting in self.settings.items()}
+        overrides = {"paper": {}, "quick": self.quick, "smoke": self.smoke}[scale]
+        unknown = sorted(set(overrides) - set(values))
+        require(not unknown, f"{scale} of {self.name}", "override known settings", unknown)
+        return {**values, **overrides}
+
+    def provenance(self, scale: Scale) -> list[dict[str, Any]]:
+        """One row a setting: name, value at this scale, mark and note."""
+        values = self.at(scale)
+        rows = []
+        for name, setting in self.settings.items():
+            kept = values[name] == setting.value
+            note = setting.note if kept else f"chosen for time; at paper scale {setting.value}"
+            mark = setting.mark if kept else "O"
+            rows.append({"name": name, "value": values[name], "mark": mark, "note": note})
+        return rows
+
+    def trials(self, scale: Scale, seeds: int | None = None) -> list[Trial]:
+        """The trials at a scale, in a fixed order; `seeds` replaces the number of repetitions."""
+        values = self.at(scale)
+        repeats = values.pop("seeds", 1) if seeds is None else integer("seeds", seeds, minimum=1)
+        values.pop("seeds", None)
+        grid = itertools.product(*(values[axis] for axis in self.axes))
+        return [
+            Trial(self.study, {**values, **dict(zip(self.axes, point, strict=True))}, seed)
+            for point in grid
+            for seed in range(repeats)
+        ]

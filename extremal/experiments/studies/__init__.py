@@ -1,0 +1,1 @@
+"""What one trial computes: functions of parameters and a generator, named by the records."""

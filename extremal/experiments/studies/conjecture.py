@@ -1,0 +1,133 @@
+"""Train on the mixture from a small initialisation, and see which classifier was learned.
+
+The study behind Figures 2 and 5 of Min & Vidal 2024 and behind the demo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extremal import attack, measure, models, train
+from extremal.data import Dataset, OrthonormalMixture
+from extremal.experiments.trial import Outcome
+
+
+def conjecture(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """One training: distance to the predicted classifier, alignment, robust accuracy.
+
+    The alignment panels and the attacks are computed where `spread` equals `detail_spread`, as in
+    the paper, which keeps one network for its panels b to e.
+    """
+    mixture = OrthonormalMixture(
+        params["dim"], params["positive"], params["negative"], params["spread"]
+    )
+    net, trajectory = _trained(mixture, params, generator)
+    test = mixture.sample(params["test_points"], generator=generator)
+    learns_averages = params["p"] < 2
+    reference = (
+        models.average_classifier(mixture)
+        if learns_averages
+        else models.subclass_classifier(mixture, params["p"])
+    )
+    found = measure.distance(net, reference, generator=generator)
+    numbers: dict[str, Any] = {
+        "loss": float(trajectory.values["loss"][-1]),
+        "clean_accuracy": measure.accuracy(net, test),
+        "distance": found.value,
+        "distance_lower": found.lower,
+        "times": trajectory.times.tolist(),
+        "losses": trajectory.values["loss"].tolist(),
+    }
+    if params["spread"] != params["detail_spread"]:
+        return Outcome(numbers)
+    averages = torch.stack([mixture.average(1), mixture.average(-1)])
+    expected = averages if learns_averages else mixture.centers
+    shown, cosines = _alignment(net, mixture, expected, params["neurons_shown"])
+    return Outcome({**numbers, **shown, **_robustness(net, test, params, generator)}, cosines)
+
+
+def _trained(
+    mixture: OrthonormalMixture, params: Mapping[str, Any], generator: torch.Generator
+) -> tuple[models.PReLUNet, train.Trajectory]:
+    data = mixture.sample(params["train_points"], generator=generator)
+    init = models.Gaussian(params["init_std"])
+    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    record = train.Record.log_spaced(1.0, params["flow_time"], 30)
+    trajectory = train.sgd(
+        net,
+        data,
+        loss=params["loss"],
+        lr=params["lr"],
+        batch=params["batch"],
+        steps=round(params["flow_time"] / params["lr"]),
+        record=record,
+        generator=generator,
+    )
+    return net, trajectory
+
+
+def _alignment(
+    net: models.PReLUNet, mixture: OrthonormalMixture, expected: Tensor, shown: int
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Contributions, and the cosines of the heaviest neurons, grouped by what they follow."""
+    averages = torch.stack([mixture.average(1), mixture.average(-1)])
+    dominant = measure.following(net, expected)
+    heaviest = measure.following(net, expected, top=min(shown, net.width))
+    order = heaviest.neurons[torch.argsort(heaviest.direction, stable=True)]
+    numbers = {
+        "dominant": len(dominant.neurons),
+        "lowest_cosine": dominant.lowest,
+        "mean_cosine": float((dominant.cosine * dominant.contribution).sum())
+        / float(dominant.contribution.sum()),
+        "unfollowed": len(dominant.unfollowed),
+        "rank": list(range(1, len(heaviest.neurons) + 1)),
+        "contributions": heaviest.contribution.tolist(),
+        "average_names": ["+", "−"],
+        "center_names": [f"{k + 1}" for k in range(mixture.count)],
+    }
+    arrays = {
+        "average_cosines": measure.cosines(net.neurons[order], averages),
+        "center_cosines": measure.cosines(net.neurons[order], mixture.centers),
+    }
+    return numbers, {name: value.float() for name, value in arrays.items()}
+
+
+def _robustness(
+    net: models.PReLUNet, test: Dataset, params: Mapping[str, Any], generator: torch.Generator
+) -> dict[str, Any]:
+    """Accuracy against radius under all attacks, and under PGD alone as published."""
+
+    def pgd_alone(
+        attacked: torch.nn.Module, data: Dataset, ball: attack.Ball, _: torch.Generator
+    ) -> attack.AttackResult:
+        steps, step = params["pgd_steps"], params["pgd_step"]
+        return attack.pgd(attacked, data.x, data.y, ball=ball, steps=steps, step=step)
+
+    radii = params["radii"]
+    worst = attack.accuracy_curve(net, test, radii, generator=generator)
+    pgd = attack.accuracy_curve(net, test, radii, attack=pgd_alone, generator=generator)
+    return {
+        "radius": list(radii),
+        "robust_accuracy": worst.accuracy.tolist(),
+        "robust_accuracy_pgd": pgd.accuracy.tolist(),
+        "half_radius": half_radius(radii, worst.accuracy.tolist()),
+        "half_radius_pgd": half_radius(radii, pgd.accuracy.tolist()),
+    }
+
+
+def half_radius(radii: list[float], accuracy: list[float]) -> float:
+    """The radius at which an accuracy curve crosses one half, linear between its points.
+
+    Infinite where it never falls so far, 0 where it starts below.
+    """
+    if accuracy[0] < 0.5:
+        return 0.0
+    for i in range(1, len(radii)):
+        if accuracy[i] < 0.5:
+            share = (accuracy[i - 1] - 0.5) / (accuracy[i - 1] - accuracy[i])
+            return radii[i - 1] + share * (radii[i] - radii[i - 1])
+    return float("inf")

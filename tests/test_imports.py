@@ -1,0 +1,57 @@
+"""The direction of imports that DESIGN and CONTRIBUTING state: each part sees those to its left."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import extremal
+
+ROOT = Path(extremal.__file__).parent
+SHARED = {"_check", "_version"}
+ORDER = {
+    "data": set(),
+    "models": {"data"},
+    "attack": {"data", "models"},
+    "measure": {"data", "models"},
+    "train": {"data", "models", "attack", "measure"},
+    "theory": set(),
+    "experiments": {"data", "models", "attack", "measure", "train", "theory"},
+    "report": {"data", "models", "attack", "measure", "train", "theory", "experiments"},
+    "cli": {"data", "models", "attack", "measure", "train", "theory", "experiments", "report"},
+}
+
+
+def parts_imported(path: Path) -> set[str]:
+    """The parts of the package that a file imports, anywhere in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module == "extremal":
+            names = [f"extremal.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative imports hide the direction"
+            names = [node.module or ""]
+        else:
+            continue
+        found |= {name.split(".")[1] for name in names if name.startswith("extremal.")}
+    return found
+
+
+def test_every_part_is_in_the_order():
+    folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(ORDER)
+
+
+@pytest.mark.parametrize("part", ORDER)
+def test_a_part_imports_only_those_to_its_left(part):
+    allowed = ORDER[part] | {part} | (SHARED if part != "theory" else set())
+    for path in (ROOT / part).rglob("*.py"):
+        extra = parts_imported(path) - allowed
+        assert not extra, f"{path.relative_to(ROOT)} imports {sorted(extra)}"
+
+
+def test_the_check_would_notice():
+    wrong = ROOT / "report" / "figure.py"
+    assert not parts_imported(wrong) <= ORDER["data"]
