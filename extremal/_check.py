@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -17,10 +18,13 @@ _DIGITS_SHOWN = 80
 
 
 def require(condition: bool, name: str, rule: str, received: object) -> None:
-    """Raise a ValueError that names the parameter, the rule and what came, unless it holds."""
+    """Raise a ValueError that names the parameter, the rule and what came, unless it holds.
+
+    Long values are cut, but for paths: the end of a path is what tells which file it is.
+    """
     if not condition:
-        shown = received if isinstance(received, str) else repr(received)
-        if len(shown) > _DIGITS_SHOWN:
+        shown = str(received) if isinstance(received, str | Path) else repr(received)
+        if len(shown) > _DIGITS_SHOWN and not isinstance(received, Path):
             shown = shown[: _DIGITS_SHOWN - 3] + "..."
         raise ValueError(f"{name} must {rule}, got {shown}")
 
@@ -76,6 +80,13 @@ def generator(name: str, value: object) -> torch.Generator:
     return value  # type: ignore[return-value]
 
 
+def floating(name: str, value: object) -> torch.dtype:
+    """Return `value` if it is a floating-point torch.dtype."""
+    good = isinstance(value, torch.dtype) and value.is_floating_point
+    require(good, name, "be a floating-point torch.dtype", value)
+    return value  # type: ignore[return-value]
+
+
 def finite(name: str, value: Tensor) -> None:
     """Require that a tensor has neither NaN nor infinite entries."""
     good = bool(torch.isfinite(value).all())
@@ -116,9 +127,9 @@ def labels(name: str, value: object, *, count: int, outputs: int | None = None) 
     if outputs == 1:
         require(set(seen) <= {-1, 1}, name, "be -1 or +1 for a one-output network", seen)
     elif outputs is not None:
-        inside = min(seen) >= 0 and max(seen) < outputs
+        inside = all(0 <= label < outputs for label in seen)
         require(inside, name, f"lie in 0..{outputs - 1} for {outputs} outputs", seen)
     else:
         signed = set(seen) <= {-1, 1}
-        require(signed or min(seen) >= 0, name, "be -1 / +1 or 0..C-1", seen)
+        require(signed or all(label >= 0 for label in seen), name, "be -1 / +1 or 0..C-1", seen)
     return result

@@ -64,7 +64,7 @@ def _check_group(group: object, count: int) -> None:
     rule = f"be an integer tensor of shape ({count},) with entries >= 0"
     _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)
     assert isinstance(group, Tensor)
-    whole = not group.is_floating_point() and not group.is_complex()
+    whole = not (group.is_floating_point() or group.is_complex() or group.dtype == torch.bool)
     good = whole and tuple(group.shape) == (count,)
     _check.require(good, "group", rule, f"shape {tuple(group.shape)} of {group.dtype}")
     _check.require(int(group.min()) >= 0, "group", rule, f"smallest entry {int(group.min())}")

@@ -68,6 +68,7 @@ class OrthonormalMixture:
         """Draw `count` samples; `group` is the subclass and `source` this mixture."""
         _check.integer("count", count, minimum=1)
         _check.generator("generator", generator)
+        _check.floating("dtype", dtype)
         group = torch.randint(self.count, (count,), generator=generator)
         x = torch.randn(count, self.dim, generator=generator, dtype=dtype)
         x.mul_(self.spread / self.dim**0.5).add_(self.centers.to(dtype)[group])

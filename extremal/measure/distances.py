@@ -59,6 +59,9 @@ def distance(
     """
     _check.choice("method", method, ("search", "paper"))
     _check.generator("generator", generator)
+    for name, count in (("starts", starts), ("steps", steps), ("fit_points", fit_points)):
+        if count is not None:
+            _check.integer(name, count, minimum=1)
     for name, part in (("net", net), ("reference", reference)):
         _check_plain(name, part)
     same = net.dim == reference.dim

@@ -14,7 +14,7 @@ from extremal.models.preparation import Preparation
 
 # Moving a group to its weighted mean direction at most triples the summed cost of joining its
 # leader (the mean moves by at most the mean cost, its normalisation by as much again), and two
-# rules of joining share the half of the budget that dropping leaves: 3 * 2 * 2 = 12.
+# kinds of allowance share the half of the budget that dropping leaves: 3 * 2 * 2 = 12.
 _SHARE = 1.0 / 12.0
 
 
@@ -96,8 +96,10 @@ def reduce(net: PReLUNet, tolerance: float) -> PReLUNet:
     """The smaller network: negligible neurons dropped, neurons of one direction and offset merged.
 
     `tolerance` is relative: on the ball of prepared inputs of norm 1, f changes by at most
-    tolerance * max_o sum_j |c_oj| relu(1 + offset_j)^p, the most that f could be there. The result
-    carries its `reduction`, whose `bound` holds for any ball.
+    tolerance * max_o sum_j |c_oj| relu(1 + offset_j)^p, the most that f could be there, and by the
+    rounding of the result's weights to the network's dtype. The result carries its `reduction`,
+    whose `bound` counts both and holds for any ball. Neurons that are silent on the whole ball of
+    norm 1 (offset <= -1) are dropped, however large they are beyond it.
     """
     _check.number("tolerance", tolerance, minimum=0.0)
     old = polar(net)
@@ -105,7 +107,7 @@ def reduce(net: PReLUNet, tolerance: float) -> PReLUNet:
     effect = mass * torch.relu(1.0 + old.offsets) ** net.p
     budget = tolerance * float(effect.sum(1).max())
     kept = _worth_keeping(effect.amax(0), budget / 2.0)
-    owner = _merge(old, mass.amax(0), kept, net.p, tolerance, budget)
+    owner = _merge(old, mass.amax(0), effect.amax(0), kept, net.p, budget)
     small = _build(net, old, mass.amax(0), owner)
     small.reduction = _account(old, small, owner, mass)
     return small
@@ -122,23 +124,27 @@ def _worth_keeping(effect: Tensor, budget: float) -> Tensor:
 
 
 def _merge(
-    old: Polar, mass: Tensor, kept: Tensor, p: float, tolerance: float, budget: float
+    old: Polar, mass: Tensor, effect: Tensor, kept: Tensor, p: float, budget: float
 ) -> Tensor:
-    """The merged neuron of each neuron (-1: dropped), by joining leaders in order of mass."""
+    """The merged neuron of each neuron (-1: dropped), by joining leaders in order of mass.
+
+    A neuron joins the nearest leader where the cost, its mass times slope times distance, is within
+    its allowance: of the budget as much as it has of all effect, or an equal part.
+    """
     owner = torch.full_like(kept, -1, dtype=torch.int64)
     indices = torch.nonzero(kept).squeeze(1)
     indices = indices[torch.argsort(mass[indices], descending=True, stable=True)]
     directions, offsets = old.directions[indices], old.offsets[indices]
     leaders: list[int] = []
-    small_cost = _SHARE * budget / max(len(indices), 1)
-    slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0) if len(indices) else 0.0
+    share = (effect / effect.sum().clamp(min=1e-300)).clamp(min=1.0 / len(indices))
+    allowance = _SHARE * budget * share
+    slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0)
     for place, j in enumerate(indices.tolist()):
         if leaders:
             gap = torch.linalg.vector_norm(directions[leaders] - directions[place], dim=1)
             gap += (offsets[leaders] - offsets[place]).abs()
             best = int(gap.argmin())
-            cost = float(slope * gap[best])
-            if cost <= _SHARE * tolerance or float(mass[j]) * cost <= small_cost:
+            if mass[j] * slope * gap[best] <= allowance[j]:
                 owner[j] = best
                 continue
         owner[j] = len(leaders)
@@ -164,7 +170,8 @@ def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:
     summed = torch.zeros(net.outputs, count, dtype=torch.float64)
     summed.index_add_(1, groups, old.contributions[:, kept])
     scale = summed.abs().amax(0).sqrt()
-    votes = summed / torch.where(scale > 0, scale, 1.0)
+    scale = torch.where(scale > 0, scale, 1.0)  # neurons that cancel keep their direction
+    votes = summed / scale
     biased = net.bias is not None or bool((old.constant != 0).any())
     return PReLUNet(
         net.dim,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
-import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -44,26 +45,34 @@ def save(net: nn.Module, path: str | Path) -> None:
             header[name] = value
     if isinstance(net, Grouped):
         header["grouped"] = {"groups": net.groups.tolist(), "signed": net.signed}
-    metadata = {"format": _FORMAT, "version": __version__, "network": json.dumps(header)}
+    network = json.dumps(header)
+    metadata = {
+        "format": _FORMAT,
+        "version": __version__,
+        "network": network,
+        "digest": _digest(network, tensors),
+    }
     _write(Path(path), to_bytes(tensors, metadata=metadata))
 
 
 def load(path: str | Path) -> nn.Module:
     """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError."""
     file = Path(path)
-    _check.require(file.is_file(), "path", "name an existing model file", str(path))
+    _check.require(file.is_file(), "path", "name an existing model file", file)
     try:
         with safe_open(file, framework="pt") as opened:
             metadata = opened.metadata() or {}
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
-    known = metadata.get("format") == _FORMAT
-    _check.require(known, "path", _RULE, f"{path} (format {metadata.get('format')!r})")
     try:
-        return _rebuild(json.loads(metadata["network"]), tensors)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
-        raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
+        _check.choice("format", metadata.get("format"), [_FORMAT])
+        network, digest = metadata["network"], metadata["digest"]
+        intact = digest == _digest(network, tensors)
+        _check.require(intact, "digest", "be that of the content", digest)
+        return _rebuild(json.loads(network), tensors)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"path must {_RULE}, got {path} ({error!r})") from error
 
 
 def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
@@ -92,16 +101,26 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     return Grouped(net, groups, signed=header["grouped"]["signed"])
 
 
+def _digest(network: str, tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of all that defines the network: a flipped bit must not load as another network."""
+    seal = hashlib.sha256(network.encode())
+    for name, part in sorted(tensors.items()):
+        seal.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
+        seal.update(part.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return seal.hexdigest()
+
+
 def _write(path: Path, content: bytes) -> None:
-    folder = path.parent
-    _check.require(folder.is_dir(), "path", "lie in an existing folder", str(path))
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
+    good = path.parent.is_dir() and not path.is_dir()
+    _check.require(good, "path", "name a file in an existing folder", path)
+    # Not tempfile: its files are for their owner only, and models are shared.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with open(temporary, "xb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

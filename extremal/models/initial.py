@@ -120,12 +120,16 @@ class Explicit:
         parts: dict[str, Tensor] = {}
         for name, shape in wanted.items():
             value: Tensor | None = getattr(self, name)
-            if value is None:
+            if value is None and name.endswith("bias"):
                 value = torch.zeros(shape, dtype=torch.float64)
+            rule = f"be a tensor of shape {shape}"
+            _check.require(isinstance(value, Tensor), name, rule, type(value).__name__)
+            assert isinstance(value, Tensor)
             good = tuple(value.shape) == shape
-            _check.require(good, name, f"have shape {shape}", f"shape {tuple(value.shape)}")
+            _check.require(good, name, rule, f"shape {tuple(value.shape)}")
             _check.finite(name, value)
-            parts[name] = value.detach().to(torch.float64)
+            # A copy: training a network must not change the weights that another one holds.
+            parts[name] = value.detach().to(torch.float64, copy=True)
         return Weights(**parts)
 
 

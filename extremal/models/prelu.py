@@ -68,9 +68,14 @@ class PReLUNet(nn.Module):
         self.width = _check.integer("width", width, minimum=1)
         self.outputs = _check.integer("outputs", outputs, minimum=1)
         self.p = _check.number("p", p, minimum=1.0)
-        _check.require(dtype.is_floating_point, "dtype", "be a floating-point dtype", dtype)
+        _check.floating("dtype", dtype)
         _check.generator("generator", generator)
-        self.preparation = (preparation or Preparation()).map(lambda part: part.to(dtype))
+        plain = preparation is None or isinstance(preparation, Preparation)
+        _check.require(plain, "preparation", "be a Preparation or None", preparation)
+        able = init is None or (hasattr(init, "draw") and not isinstance(init, type))
+        _check.require(able, "init", "be an initialisation such as Gaussian(1e-7)", init)
+        own = (preparation or Preparation()).map(lambda part: part.to(dtype, copy=True))
+        self.preparation = own
         self.preparation.check_dim(self.dim)
         self.reduction: Reduction | None = None
         weights = (init or Gaussian(1e-7)).draw(

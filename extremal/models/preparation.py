@@ -28,20 +28,19 @@ class Preparation:
 
     def __post_init__(self) -> None:
         if isinstance(self.scale, Tensor):
-            _check.finite("scale", self.scale)
-            good = self.scale.ndim == 1 and bool((self.scale > 0).all())
-            _check.require(good, "scale", "be a number or a (dim,) tensor > 0", "another tensor")
+            _check_vector("scale", self.scale)
+            least = float(self.scale.min())
+            _check.require(least > 0, "scale", "be > 0 in every coordinate", f"entry {least:g}")
         else:
             _check.number("scale", self.scale, above=0.0)
         if self.center is not None:
-            shape = tuple(self.center.shape)
-            _check.require(self.center.ndim == 1, "center", "be a (dim,) tensor", f"shape {shape}")
-            _check.finite("center", self.center)
+            _check_vector("center", self.center)
         _check.number("normalize", self.normalize, minimum=0.0, maximum=1.0)
 
     @classmethod
     def for_power(cls, p: float, **others: float | Tensor | None) -> Preparation:
         """The authors' normalisation for a network of power p: normalize = (p-1)/p."""
+        p = _check.number("p", p, minimum=1.0)
         return cls(normalize=(p - 1) / p, **others)  # type: ignore[arg-type]
 
     def check_dim(self, dim: int) -> None:
@@ -72,26 +71,30 @@ class Preparation:
         z = self.residue(x)
         if self.normalize == 0.0:
             return z
-        # Norms are taken of a z that is nowhere zero, so that autograd meets no 0/0.
-        zero = (z == 0).all(-1, keepdim=True)
-        norm = torch.linalg.vector_norm(torch.where(zero, 1.0, z), dim=-1, keepdim=True)
-        return torch.where(zero, 0.0, z * norm**-self.normalize)
+        shrunk, largest, length = _polar(z)
+        out = shrunk * (length**-self.normalize * largest ** (1.0 - self.normalize))
+        return torch.where(largest > 0, out, 0.0)
 
     def pull_back(self, x: Tensor, cotangent: Tensor) -> Tensor:
         """The gradient at x of <cotangent, prepared(x)>, (n, dim); zero at the centre."""
         grad = cotangent
         if self.normalize > 0.0:
-            z = self.residue(x)
-            square = (z * z).sum(-1, keepdim=True)
-            safe = torch.where(square > 0, square, 1.0)
-            along = (z * grad).sum(-1, keepdim=True) * (self.normalize / safe)
-            grad = (grad - along * z) * safe ** (-self.normalize / 2)
-            grad = torch.where(square > 0, grad, 0.0)
+            shrunk, largest, length = _polar(self.residue(x))
+            toward = shrunk / length
+            along = self.normalize * (toward * grad).sum(-1, keepdim=True)
+            grad = (grad - along * toward) * (largest * length) ** -self.normalize
+            grad = torch.where(largest > 0, grad, 0.0)
         whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
         return grad if whole else grad * self.scale
 
     def reach(self, radius: float, center: Tensor | None = None) -> float:
-        """The largest ||prepared(x)|| over the ball ||x - center|| <= radius (origin if None)."""
+        """An upper bound on ||prepared(x)|| over ||x - center|| <= radius (origin if None).
+
+        (max scale (||center - self.center|| + radius))^(1 - normalize), which is attained where the
+        scale is one number.
+        """
+        if center is not None:
+            _check_vector("center", center)
         offset = 0.0
         if center is not None or self.center is not None:
             here = torch.zeros(()) if center is None else center
@@ -100,3 +103,25 @@ class Preparation:
         scale = self.scale
         widest = float(scale.max()) if isinstance(scale, Tensor) else float(scale)
         return float((widest * (offset + radius)) ** (1.0 - self.normalize))
+
+
+def _polar(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """z / largest (n, dim), the largest entry's size (n, 1) and ||z / largest|| (n, 1).
+
+    Dividing first keeps the squares of an entry of 1e-30 from underflowing in float32. `largest` is
+    a constant for autograd, since what is made of the three does not depend on it. The length of a
+    zero row is that of a row of ones, so that no gradient meets 0/0.
+    """
+    largest = z.detach().abs().amax(-1, keepdim=True)
+    shrunk = z / torch.where(largest > 0, largest, 1.0)
+    nonzero = torch.where(largest > 0, shrunk, 1.0)
+    return shrunk, largest, torch.linalg.vector_norm(nonzero, dim=-1, keepdim=True)
+
+
+def _check_vector(name: str, value: object) -> None:
+    rule = "be a (dim,) tensor"
+    _check.require(isinstance(value, Tensor), name, rule, type(value).__name__)
+    assert isinstance(value, Tensor)
+    good = value.ndim == 1 and len(value) >= 1
+    _check.require(good, name, rule, f"shape {tuple(value.shape)}")
+    _check.finite(name, value)

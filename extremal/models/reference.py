@@ -103,7 +103,8 @@ def _by_claim(
     members = [j for subset in subsets for j in subset]
     disjoint = len(subsets) == count and all(subsets) and len(set(members)) == len(members)
     rule = f"be {count} non-empty disjoint sets of neurons"
-    _check.require(disjoint and min(members, default=0) >= 0, "subsets", rule, subsets)
+    _check.require(disjoint, "subsets", rule, subsets)
+    members = [_check.integer("each neuron in subsets", j, minimum=0) for j in members]
     least = max(members) + 1
     width = least if width is None else _check.integer("width", width, minimum=least)
     owner = torch.full((width,), -1)
@@ -129,8 +130,12 @@ def _lambdas(weights: Tensor | None, owner: Tensor, sums: Tensor) -> Tensor:
         shares = (sums / sizes).sqrt()[owner.clamp(min=0)]
         return torch.where(owner >= 0, shares, 0.0)
     shape = tuple(owner.shape)
-    good = tuple(weights.shape) == shape and bool((weights >= 0).all())
-    _check.require(good, "weights", f"be >= 0 of shape {shape}", f"shape {tuple(weights.shape)}")
+    rule = f"be a tensor >= 0 of shape {shape}"
+    _check.require(isinstance(weights, Tensor), "weights", rule, type(weights).__name__)
+    good = tuple(weights.shape) == shape
+    _check.require(good, "weights", rule, f"shape {tuple(weights.shape)}")
+    _check.finite("weights", weights)
+    _check.require(bool((weights >= 0).all()), "weights", rule, f"entry {float(weights.min()):g}")
     weights = torch.where(owner >= 0, weights.double(), 0.0)
     squares = torch.zeros_like(sums).index_add_(0, owner[owner >= 0], weights[owner >= 0] ** 2)
     agree = torch.allclose(squares, sums, rtol=1e-9, atol=0.0)

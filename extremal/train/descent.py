@@ -99,7 +99,7 @@ def _descend(
     check_fit(net, train, loss)
     torch.set_flush_denormal(True)
     recorder = Recorder(record, net, train, loss, steps * clock)
-    recorder.note(0.0)
+    recorder.start()
     for step in range(1, steps + 1):
         x, y = next(batches)
         value, gradient = loss_and_gradient(net, x, y, loss)
@@ -120,6 +120,9 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss) -> None:
     if outputs is None:
         with torch.no_grad():
             out = net(train.x[:1])
+        rule = "return (n,), or (n, C) for C >= 2 outputs"
+        good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
+        _check.require(good, "net", rule, f"shape {tuple(out.shape)} for one point")
         outputs = 1 if out.ndim == 1 else out.shape[1]
     loss.check(outputs)
     _check.labels("train.y", train.y, count=len(train), outputs=outputs)

@@ -73,7 +73,7 @@ def gradient_flow(
     twin = _thawed(net)
     data = train.to(torch.float64)
     recorder = Recorder(record, twin, data, loss, until)
-    recorder.note(0.0)
+    recorder.start()
     counts = _Counts()
     try:
         _integrate(twin, data, loss, until, tolerance, max_steps, recorder, counts)
@@ -111,14 +111,15 @@ def _integrate(
     time, first = 0.0, side(theta)
     step = _first_step(theta, first, tolerance, until)
     while time < until:
-        stop = min(until, recorder.next_time())
-        size = min(step, stop - time)
-        new, last, error = _attempt(theta, first, size, tolerance, side)
         if counts.accepted + counts.rejected >= max_steps or step < 1e-14 * time:
+            _assign(parts, theta)  # the last trial may have been rejected
             advice = (
                 f"{counts.accepted} steps did not reach {until:g}; raise max_steps or tolerance"
             )
             raise recorder.diverged(time, advice, method="general", steps=counts.accepted)
+        stop = min(until, recorder.next_time())
+        size = min(step, stop - time)
+        new, last, error = _attempt(theta, first, size, tolerance, side)
         factor = 0.9 * error ** (-1.0 / _ORDER) if error > 0 else 5.0
         factor = min(5.0, max(0.2, factor)) if math.isfinite(error) else 0.2
         if not error <= 1.0:
@@ -151,10 +152,12 @@ def _attempt(
             for i, t in enumerate(theta)
         ]
         slopes.append(side(point))
-    worst = 0.0
+    errors = []
     for i, old in enumerate(theta):
         miss = size * sum(w * k[i] for w, k in zip(_ERROR, slopes, strict=True) if w)
-        worst = max(worst, _relative(torch.as_tensor(miss), old, point[i], theta[0]))
+        errors.append(_relative(torch.as_tensor(miss), old, point[i], theta[0]))
+    # max() would pass over the NaN that a trial far outside leaves.
+    worst = max(errors) if all(map(math.isfinite, errors)) else math.inf
     return point, slopes[-1], worst / tolerance
 
 

@@ -44,10 +44,11 @@ class Loss:
     def slope(self, out: Tensor, y: Tensor) -> Tensor:
         """The derivative of the loss in the outputs, of the shape of `out`."""
         share = 1.0 / len(out) if self.reduction == "mean" else 1.0
+        # The share comes last: a number times whole labels would be rounded to float32.
         if self.name == "exp":
-            return -share * y * torch.exp(-y * out)
+            return -share * (y * torch.exp(-y * out))
         if self.name == "logistic":
-            return -share * y * torch.sigmoid(-y * out)
+            return -share * (y * torch.sigmoid(-y * out))
         own = nn.functional.one_hot(y, out.shape[1])
         return share * (torch.softmax(out, 1) - own)
 
@@ -55,7 +56,7 @@ class Loss:
         if self.name == "exp":
             return torch.exp(-y * out)
         if self.name == "logistic":
-            return nn.functional.softplus(-y * out)
+            return -nn.functional.logsigmoid(y * out)
         return nn.functional.cross_entropy(out, y, reduction="none")
 
 

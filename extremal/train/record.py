@@ -26,7 +26,7 @@ class Record:
 
     The loss and the accuracy on the training data are always recorded; `watch` maps names to
     functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
-    `snapshots=True` keeps the trainable parameters themselves.
+    `snapshots=True` keeps the parameters themselves.
     """
 
     at: Sequence[float] = ()
@@ -44,6 +44,7 @@ class Record:
         """Record at `count` times from `first` to `last`, equally spaced in their logarithm."""
         low = _check.number("first", first, above=0.0)
         high = _check.number("last", last, above=low)
+        _check.integer("count", count, minimum=2)
         steps = torch.linspace(math.log(low), math.log(high), count, dtype=torch.float64)
         return cls(at=tuple(steps.exp().tolist()), **others)
 
@@ -89,6 +90,12 @@ class Recorder:
                 self.kept.setdefault(name, []).append(part.detach().clone())
         return loss
 
+    def start(self) -> None:
+        """Record at time 0; where the loss is not finite even there, nothing can be trained."""
+        if not math.isfinite(self.note(0.0)):
+            advice = "the loss is not finite at the start; make the weights or the data smaller"
+            raise self.diverged(0.0, advice)
+
     def finish(self, **info: Any) -> Trajectory:
         """The trajectory of everything recorded."""
         return Trajectory(
@@ -100,7 +107,7 @@ class Recorder:
 
     def diverged(self, time: float, advice: str, **info: Any) -> DivergenceError:
         """The error to raise when the loss is not finite any more."""
-        trajectory = self.finish(converged=False, **info)
+        trajectory = self.finish(converged=False, reached=time, **info)
         return DivergenceError(f"training diverged at time {time:g}: {advice}", trajectory)
 
     def _add(self, name: str, value: Tensor | float) -> None:

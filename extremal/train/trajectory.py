@@ -64,7 +64,8 @@ class Trajectory:
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise ValueError(f"path must {rule}, got {path} ({error})") from error
-        _check.require(metadata.get("format") == _FORMAT, "path", rule, str(path))
+        whole = "times" in tensors and "info" in metadata
+        _check.require(whole and metadata.get("format") == _FORMAT, "path", rule, str(path))
         parts: dict[str, dict[str, Tensor]] = {"values": {}, "snapshots": {}}
         for name, value in tensors.items():
             kind, _, rest = name.partition("/")

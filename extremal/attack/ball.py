@@ -1,0 +1,182 @@
+"""Where an attack may go: a norm ball around each point, perhaps cut by a box."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal.attack import maximum, projection, uniform
+from extremal.attack.projection import Bounds
+
+NORMS = ("l1", "l2", "linf")
+
+_PROJECT = {
+    "l1": projection.project_l1,
+    "l2": projection.project_l2,
+    "linf": projection.project_linf,
+}
+_MAXIMUM = {"l1": maximum.maximum_l1, "l2": maximum.maximum_l2, "linf": maximum.maximum_linf}
+_DRAW = {"l1": uniform.draw_l1, "l2": uniform.draw_l2, "linf": uniform.draw_linf}
+
+# A coordinate with less room than this share of the radius counts as blocked by the box: rounding
+# leaves about 1e-7 of it in float32, and a steepest step must not go on pushing there.
+_BLOCKED = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class Ball:
+    """The perturbations d with ||d|| <= radius and, where there is a box, x + d in the box.
+
+    `norm` is "l1", "l2" or "linf"; `radius` a number or an (n,) tensor with one for each point;
+    `box` None, a pair of numbers, or a pair of (dim,) tensors. Points x must lie in the box, whose
+    ends are rounded to their dtype.
+
+    Rounding: whatever a method returns has a float64 norm of at most the radius. In float32 that
+    costs up to 5e-7 of the radius (`projection.shrunk`). `land` makes points of perturbations, and
+    rounds x + d toward x, so that neither the norm nor the box is exceeded there.
+    """
+
+    norm: str
+    radius: float | Tensor
+    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        _check.choice("norm", self.norm, NORMS)
+        if isinstance(self.radius, Tensor):
+            _check_radii(self.radius)
+        else:
+            object.__setattr__(self, "radius", _check.number("radius", self.radius, minimum=0.0))
+        if self.box is not None:
+            _check_box(self.box)
+
+    def take(self, index: Tensor | slice) -> Ball:
+        """The ball of the chosen points."""
+        if isinstance(self.radius, Tensor):
+            return replace(self, radius=self.radius[index])
+        return self
+
+    def radii(self, x: Tensor) -> Tensor:
+        """The radius of each point of x, (n,) in float64 on its device."""
+        if not isinstance(self.radius, Tensor):
+            return torch.full((len(x),), self.radius, dtype=torch.float64, device=x.device)
+        rule = f"have one entry for each of {len(x)} points"
+        _check.require(len(self.radius) == len(x), "radius", rule, len(self.radius))
+        return self.radius.to(x.device, torch.float64)
+
+    def limits(self, x: Tensor) -> Bounds | None:
+        """The ends of the box in the dtype and on the device of x, each () or (dim,)."""
+        if self.box is None:
+            return None
+        low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in self.box)
+        fits = low.ndim == 0 or low.shape == x.shape[1:]
+        rule = f"have one entry for each of {x.shape[1]} coordinates"
+        _check.require(fits, "box", rule, f"shape {tuple(low.shape)}")
+        return low, high
+
+    def norms(self, delta: Tensor) -> Tensor:
+        """The norm of each perturbation, (n,) in float64."""
+        return projection.norms(delta, self.norm)
+
+    def project(self, delta: Tensor, x: Tensor) -> Tensor:
+        """argmin of ||d - delta||_2 over ||d|| <= radius and x + d in the box, (n, dim), exact."""
+        _check_pair("delta", delta, x)
+        return _PROJECT[self.norm](delta, self.radii(x).unsqueeze(1), self.bounds(x))
+
+    def steepest(self, gradient: Tensor) -> Tensor:
+        """argmax of <gradient, d> over ||d|| <= 1, (n, dim); zero where the gradient is.
+
+        In l1 the coordinates that tie for the largest |g_i| share equally.
+        """
+        return maximum.steepest(gradient, self.norm)
+
+    def unblocked(self, gradient: Tensor, delta: Tensor, x: Tensor) -> Tensor:
+        """The gradient with zeros where the box leaves x + delta no room to move along it."""
+        bounds = self.bounds(x)
+        if bounds is None:
+            return gradient
+        low, high = bounds
+        room = projection.room_along(gradient, (low - delta, high - delta))
+        least = (_BLOCKED * self.radii(x)).to(x.dtype).unsqueeze(1)
+        return torch.where(room > least, gradient, 0.0)
+
+    def linear_maximum(self, gradient: Tensor, x: Tensor) -> Tensor:
+        """argmax of <gradient, d> over ||d|| <= radius and x + d in the box, (n, dim), exact.
+
+        Coordinates with a zero gradient stay at zero; in l1 the first of tied coordinates goes
+        first.
+        """
+        _check_pair("gradient", gradient, x)
+        return _MAXIMUM[self.norm](gradient, self.radii(x).unsqueeze(1), self.bounds(x))
+
+    def sample(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
+        """Random perturbations, (n, dim): uniform in the ball where there is no box.
+
+        With a box, linf is uniform in what the box leaves of the ball; in l1 and l2 a uniform
+        draw of the whole ball is projected, so that some of the mass lies on the box's faces.
+        """
+        _check.generator("generator", generator)
+        _check.matrix("x", x)
+        drawn = _DRAW[self.norm](x, self.radii(x).unsqueeze(1), self.bounds(x), generator)
+        return self.project(drawn, x)
+
+    def land(self, delta: Tensor, x: Tensor) -> Tensor:
+        """The points x + delta, (n, dim), each coordinate rounded toward x, and in the box.
+
+        |point_i - x_i| <= |delta_i| holds exactly: where rounding to nearest went farther, the
+        neighbouring number on x's side is taken.
+        """
+        point = x + delta
+        over = (point.double() - x.double()).abs() > delta.double().abs()
+        point = torch.where(over, torch.nextafter(point, x), point)
+        limits = self.limits(x)
+        return point if limits is None else torch.clamp(point, *limits)
+
+    def bounds(self, x: Tensor) -> Bounds | None:
+        """What the box leaves to perturbations of x: (low - x, high - x), each (n, dim).
+
+        Points outside of the box are a ValueError.
+        """
+        limits = self.limits(x)
+        if limits is None:
+            return None
+        low, high = limits[0] - x, limits[1] - x
+        inside = bool(low.max() <= 0) and bool(high.min() >= 0)
+        seen = f"coordinates in [{float(x.min()):g}, {float(x.max()):g}]"
+        _check.require(inside, "x", "lie in the box", seen)
+        return low, high
+
+
+def _check_radii(radius: Tensor) -> None:
+    rule = "be a number or a floating-point (n,) tensor, finite and >= 0"
+    good = radius.ndim == 1 and len(radius) >= 1 and radius.is_floating_point()
+    _check.require(good, "radius", rule, f"shape {tuple(radius.shape)} of {radius.dtype}")
+    _check.finite("radius", radius)
+    _check.require(bool((radius >= 0).all()), "radius", rule, f"smallest {float(radius.min()):g}")
+
+
+def _check_box(box: object) -> None:
+    rule = "be a pair (low, high) of numbers or of (dim,) tensors"
+    _check.require(isinstance(box, tuple) and len(box) == 2, "box", rule, box)
+    assert isinstance(box, tuple)
+    low, high = box
+    if not isinstance(low, Tensor) and not isinstance(high, Tensor):
+        good = _check.number("box", low) < _check.number("box", high)
+        _check.require(good, "box", "have low < high", box)
+        return
+    vectors = all(isinstance(end, Tensor) and end.ndim == 1 for end in (low, high))
+    _check.require(vectors and low.shape == high.shape, "box", rule, box)
+    _check.finite("box", torch.stack([low, high]))
+    _check.require(bool((low <= high).all()), "box", "have low <= high", box)
+
+
+def _check_pair(name: str, value: Tensor, x: Tensor) -> None:
+    rule = f"be a floating-point tensor of x's shape {tuple(x.shape)}, dtype and device"
+    good = isinstance(value, Tensor) and value.shape == x.shape and x.ndim == 2
+    seen = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+    _check.require(good, name, rule, seen)
+    alike = x.is_floating_point() and value.dtype == x.dtype and value.device == x.device
+    _check.require(alike, name, rule, f"{value.dtype} on {value.device}")
+    _check.finite(name, value)

@@ -1,0 +1,125 @@
+"""Exact Euclidean projections onto a ball, or a ball cut by a box, a batch at a time.
+
+Perturbations `delta` are (n, dim), radii (n, 1) in float64, and `bounds` the pair (low, high) of
+(n, dim) tensors with low <= 0 <= high that the box leaves to the perturbation, or None.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+Bounds = tuple[Tensor, Tensor]
+
+ORDERS = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
+
+
+def norms(delta: Tensor, norm: str) -> Tensor:
+    """The norm of each row, (n,), summed in float64 whatever the dtype of `delta`."""
+    size: Tensor = torch.linalg.vector_norm(delta, ORDERS[norm], dim=1, dtype=torch.float64)
+    return size
+
+
+def rounded_down(radius: Tensor, dtype: torch.dtype) -> Tensor:
+    """The largest numbers of a dtype that are not above `radius`."""
+    near = radius.to(dtype)
+    return torch.where(near.double() > radius, torch.nextafter(near, torch.zeros_like(near)), near)
+
+
+def shrunk(delta: Tensor, norm: str, radius: Tensor) -> Tensor:
+    """Scale the rows whose float64 norm exceeds the radius to just under it.
+
+    The factor is radius / norm * (1 - 4 eps), eps of delta's dtype: the rounding of the factor and
+    of the products is less than that, so that the norm of the result never exceeds the radius.
+    """
+    size = norms(delta, norm).unsqueeze(1)
+    factor = radius / torch.where(size > 0, size, 1.0) * (1.0 - 4.0 * torch.finfo(delta.dtype).eps)
+    return torch.where(size > radius, delta * factor.to(delta.dtype), delta)
+
+
+def room_along(direction: Tensor, bounds: Bounds) -> Tensor:
+    """How far each coordinate may move in the direction's sense, (n, dim), >= 0."""
+    low, high = bounds
+    return torch.where(direction > 0, high, -low)
+
+
+def project_linf(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
+    """argmin of ||d - delta||_2 over max |d_i| <= radius and the bounds: two clamps."""
+    limit = rounded_down(radius, delta.dtype)
+    inside = torch.clamp(delta, -limit, limit)
+    return inside if bounds is None else torch.clamp(inside, *bounds)
+
+
+def project_l2(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
+    """argmin of ||d - delta||_2 over ||d||_2 <= radius and the bounds.
+
+    d = clip(t delta) with t = 1/(1 + multiplier) in [0, 1], the largest t with ||d|| <= radius.
+    """
+    if bounds is None:
+        return shrunk(delta, "l2", radius)
+    t = clipped_scale(delta.abs(), room_along(delta, bounds), radius).clamp(max=1.0)
+    return shrunk(torch.clamp(t.to(delta.dtype) * delta, *bounds), "l2", radius)
+
+
+def project_l1(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
+    """argmin of ||d - delta||_2 over sum |d_i| <= radius and the bounds.
+
+    |d_i| = clip(|delta_i| - tau, 0, room_i) with the sign of delta_i, tau >= 0 the multiplier:
+    zero where clipping alone is enough.
+    """
+    room = None if bounds is None else room_along(delta, bounds)
+    size = delta.abs().double()
+    tau = soft_threshold(size, None if room is None else room.double(), radius)
+    kept = (size - tau).clamp(min=0.0).to(delta.dtype)
+    if room is not None:
+        kept = torch.minimum(kept, room)
+    return shrunk(torch.copysign(kept, delta), "l1", radius)
+
+
+def clipped_scale(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+    """The t (n, 1) at which h(t) = sum_i min(t size_i, room_i)^2 reaches radius^2.
+
+    Where h never does, a t at which every coordinate is at its room. With the clipped set C(t) held
+    fixed, h is B + t^2 A, and its solution t' = sqrt((radius^2 - B) / A) never overshoots: started
+    at radius / ||size||, t rises, C grows, and once C stands still t is exact. It takes a handful
+    of passes where sorting the breakpoints room_i / size_i costs as much as a network.
+    """
+    largest = size.amax(1, keepdim=True).double()
+    unit = torch.where(largest > 0, largest, 1.0)
+    a, b = size.double() / unit, room.double()
+    a2, b2, target = a * a, b * b, radius * radius
+    length = a2.sum(1, keepdim=True).sqrt()  # >= 1, or 0 for a zero row
+    t = torch.where(length > 0, radius / torch.where(length > 0, length, 1.0), 0.0)
+    count = -1
+    while True:
+        clipped = t * a >= b
+        grown = int(clipped.sum())
+        if grown == count:
+            return t / unit
+        count = grown
+        rest = torch.where(clipped, 0.0, a2).sum(1, keepdim=True)
+        spent = torch.where(clipped, b2, 0.0).sum(1, keepdim=True)
+        solved = ((target - spent).clamp(min=0.0) / torch.where(rest > 0, rest, 1.0)).sqrt()
+        t = torch.where(rest > 0, torch.maximum(t, solved), t)
+
+
+def soft_threshold(size: Tensor, room: Tensor | None, radius: Tensor) -> Tensor:
+    """The smallest tau >= 0 (n, 1) with s(tau) = sum_i clip(size_i - tau, 0, room_i) <= radius.
+
+    s = sum relu(size_i - tau) - sum relu(size_i - room_i - tau) is linear between its breakpoints
+    size_i and size_i - room_i: sorted downward, with running sums of signs and signed values, the
+    segment that holds the radius is found and solved.
+    """
+    if room is None:
+        values = size.sort(1, descending=True).values
+        signs = torch.ones_like(values)
+    else:
+        values, order = torch.cat([size, size - room], 1).sort(1, descending=True)
+        signs = torch.where(order < size.shape[1], 1.0, -1.0).to(values.dtype)
+    mass, slope = (signs * values).cumsum(1), signs.cumsum(1)
+    reached = mass - slope * values  # s at each breakpoint, rising from 0
+    last = (reached <= radius).sum(1, keepdim=True).clamp(min=1) - 1
+    mass, slope, value = (part.gather(1, last) for part in (mass, slope, values))
+    # In a flat segment every coordinate is at 0 or at its room: any tau of it gives the same point.
+    tau = torch.where(slope > 0, (mass - radius) / slope.clamp(min=1.0), value)
+    return tau.clamp(min=0.0)

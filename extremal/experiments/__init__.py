@@ -1,0 +1,56 @@
+"""Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
+
+from extremal.experiments.files import StoreError
+from extremal.experiments.record import (
+    MARKS,
+    SCALES,
+    Bars,
+    Claim,
+    Cloud,
+    Experiment,
+    Heat,
+    Line,
+    Mark,
+    Panel,
+    Scale,
+    Scene,
+    Setting,
+    Settings,
+)
+from extremal.experiments.registry import get, names, register
+from extremal.experiments.runner import Progress, RunReport, run
+from extremal.experiments.store import Store, Stored
+from extremal.experiments.summary import load_summary, summarise, write_summary
+from extremal.experiments.trial import Outcome, Study, Trial
+
+__all__ = [
+    "MARKS",
+    "SCALES",
+    "Bars",
+    "Claim",
+    "Cloud",
+    "Experiment",
+    "Heat",
+    "Line",
+    "Mark",
+    "Outcome",
+    "Panel",
+    "Progress",
+    "RunReport",
+    "Scale",
+    "Scene",
+    "Setting",
+    "Settings",
+    "Store",
+    "StoreError",
+    "Stored",
+    "Study",
+    "Trial",
+    "get",
+    "load_summary",
+    "names",
+    "register",
+    "run",
+    "summarise",
+    "write_summary",
+]

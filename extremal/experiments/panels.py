@@ -1,0 +1,203 @@
+"""Panels of a record resolved into plain data: what is drawn, with nothing left to look up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from extremal._check import require
+from extremal.experiments.record import Bars, Heat, Line, Panel, Scene, Settings
+from extremal.experiments.store import Stored
+from extremal.experiments.trial import Trial
+
+_MISSING = "no trial of it is done yet"
+
+
+def check_where(name: str, where: Mapping[str, Any], trials: Sequence[Trial]) -> None:
+    """Require that each key of `where` is a parameter of the trials."""
+    known = sorted({key for trial in trials for key in trial.params})
+    for key in where:
+        rule = f"use parameters of the trials ({', '.join(known)})"
+        require(key in known, f"where of {name!r}", rule, key)
+
+
+def matching(where: Mapping[str, Any], found: Sequence[Stored]) -> list[Stored]:
+    """Those whose parameters equal `where`; floats exactly."""
+    return [
+        stored
+        for stored in found
+        if all(_listed(stored.trial.params[key]) == _listed(value) for key, value in where.items())
+    ]
+
+
+def look_up(name: str, stored: Stored) -> Any:
+    """A value by name, from the trial's numbers or else its arrays (as nested lists)."""
+    if name in stored.numbers:
+        return stored.numbers[name]
+    known = ", ".join([*stored.numbers, *stored.array_names])
+    require(name in stored.array_names, "a panel or claim", f"name one of {known}", name)
+    return stored.arrays[name].tolist()
+
+
+def spread(values: Sequence[Any]) -> tuple[float, float, float]:
+    """Mean, minimum and maximum; NaN if any value is."""
+    floats = [math.nan if value is None else float(value) for value in values]
+    if any(math.isnan(value) for value in floats):
+        return math.nan, math.nan, math.nan
+    finite = all(math.isfinite(value) for value in floats)
+    # `fsum`, because the mean must not depend on the order of the trials.
+    mean = (math.fsum(floats) if finite else sum(floats)) / len(floats)
+    return mean, min(floats), max(floats)
+
+
+def resolve(
+    panel: Panel,
+    trials: Sequence[Trial],
+    done: Sequence[Stored],
+    failed: Sequence[Stored],
+    settings: Settings,
+) -> dict[str, Any]:
+    """The panel as plain data with 6 digits, or one of kind "missing" where nothing is there."""
+    check_where(panel.title, panel.where, trials)
+    found = matching(panel.where, done)
+    if not found:
+        broken = matching(panel.where, failed)
+        why = f"failed: {broken[0].reason.splitlines()[0]}" if broken else _MISSING
+        return {"kind": "missing", "title": panel.title, "reason": why}
+    data = {"title": panel.title}
+    match panel:
+        case Line():
+            check_where(panel.title, {panel.by: None} if panel.by else {}, trials)
+            data |= _line(panel, found, settings)
+        case Bars():
+            data |= _bars(panel, found[0])
+        case Heat():
+            data |= _heat(panel, found[0])
+        case Scene():
+            data |= _scene(panel, found[0])
+    rounded: dict[str, Any] = round_off(data)
+    return rounded
+
+
+def round_off(value: Any) -> Any:
+    """The same with floats at 6 significant digits, which no eye tells from all of them."""
+    if isinstance(value, dict):
+        return {key: round_off(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [round_off(inner) for inner in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str, Any]:
+    values = _distinct([stored.trial.params[panel.by] for stored in found]) if panel.by else [None]
+    series = []
+    for name in panel.y:
+        for value in values:
+            chosen = matching({panel.by: value}, found) if panel.by else list(found)
+            label = _label(panel, name, value)
+            style = panel.styles.get(name, "solid")
+            series.append({"label": label, **_curve(panel.x, name, chosen), "style": style})
+    marks = [
+        {"at": float(mark.at(settings) if callable(mark.at) else mark.at), "label": mark.label}
+        for mark in panel.marks
+    ]
+    axes = {"xlabel": panel.xlabel, "ylabel": panel.ylabel, "log": panel.log}
+    return {"kind": "line", **axes, "series": series, "marks": marks}
+
+
+def _curve(x: str, y: str, chosen: Sequence[Stored]) -> dict[str, Any]:
+    """Mean, minimum and maximum at each x, and the fewest trials (n) that are behind a point."""
+    columns = [look_up(y, stored) for stored in chosen]
+    if isinstance(columns[0], list):
+        places = look_up(x, chosen[0])
+        for stored, column in zip(chosen, columns, strict=True):
+            own = look_up(x, stored)
+            require(own == places, x, "be the same list in all trials", own)
+            rule = f"be as long as {x!r} ({len(places)})"
+            require(len(column) == len(places), y, rule, len(column))
+        groups = [list(group) for group in zip(*columns, strict=True)]
+    else:
+        params = [stored.trial.params for stored in chosen]
+        require(x in params[0], "x of a line", f"be a parameter, since {y!r} is a scalar", x)
+        places = _distinct([point[x] for point in params])
+        if all(isinstance(place, int | float) for place in places):
+            places.sort()
+        groups = [
+            [value for value, point in zip(columns, params, strict=True) if point[x] == place]
+            for place in places
+        ]
+    means, lows, highs = zip(*map(spread, groups), strict=True) if groups else ([], [], [])
+    n = min(map(len, groups), default=0)
+    return {"x": places, "y": [*means], "low": [*lows], "high": [*highs], "n": n}
+
+
+def _label(panel: Line, name: str, value: Any) -> str:
+    """What a curve is called: its name in `y`, its value of `by`, or both where both vary."""
+    parts = []
+    if panel.by is None or len(panel.y) > 1:
+        parts.append(panel.labels.get(name, name))
+    if panel.by is not None:
+        short = f"{value:g}" if isinstance(value, float) else str(value)
+        default = panel.labels.get(short, f"{panel.by} = {short}")
+        parts.append(panel.labels.get(str(value), default))
+    return ", ".join(parts)
+
+
+def _bars(panel: Bars, stored: Stored) -> dict[str, Any]:
+    heights = look_up(panel.y, stored)
+    require(isinstance(heights, list), panel.y, "be a list", heights)
+    return {"kind": "bars", "xlabel": panel.xlabel, "ylabel": panel.ylabel, "y": heights}
+
+
+def _heat(panel: Heat, stored: Stored) -> dict[str, Any]:
+    z = _matrix(panel.z, look_up(panel.z, stored))
+    columns = None if panel.columns is None else look_up(panel.columns, stored)
+    width = len(z[0]) if z else 0
+    labelled = columns is None or len(columns) == width
+    require(labelled, str(panel.columns), f"name {width} columns", columns)
+    axes = {"xlabel": panel.xlabel, "ylabel": panel.ylabel}
+    return {
+        "kind": "heat",
+        **axes,
+        "z": z,
+        "columns": columns,
+        "low": panel.low,
+        "high": panel.high,
+    }
+
+
+def _scene(panel: Scene, stored: Stored) -> dict[str, Any]:
+    clouds, dims = [], set()
+    for cloud in panel.clouds:
+        points = _matrix(cloud.points, look_up(cloud.points, stored))
+        heads = None if cloud.heads is None else _matrix(cloud.heads, look_up(cloud.heads, stored))
+        dims |= {len(row) for row in [*points, *(heads or [])]}
+        look = {"label": cloud.label, "style": cloud.style, "colour": cloud.colour}
+        clouds.append({**look, "points": points, "heads": heads})
+    if not dims:
+        return {"kind": "missing", "reason": "all its clouds are empty"}
+    require(dims in ({2}, {3}), panel.title, "have all clouds in 2 or all in 3 dimensions", dims)
+    return {"kind": "scene", "dim": dims.pop(), "clouds": clouds}
+
+
+def _matrix(name: str, value: Any) -> list[list[Any]]:
+    """Rows of one length; there may be none of them."""
+    good = isinstance(value, list) and all(isinstance(row, list) for row in value)
+    good = good and len({len(row) for row in value}) <= 1
+    require(good, name, "be a (rows, columns) array", value)
+    matrix: list[list[Any]] = value
+    return matrix
+
+
+def _distinct(values: Sequence[Any]) -> list[Any]:
+    """Each value once, in order; they may be lists, which no set holds."""
+    seen: list[Any] = []
+    for value in values:
+        if value not in seen:
+            seen.append(value)
+    return seen
+
+
+def _listed(value: Any) -> Any:
+    return [_listed(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,17 @@
+"""Figures, tables and pages, made from stored results: the only part that draws."""
+
+from extremal.report.figure import draw, save_figure
+from extremal.report.files import write_report
+from extremal.report.page import write_page
+from extremal.report.plot import plot
+from extremal.report.table import rows_markdown, rows_table
+
+__all__ = [
+    "draw",
+    "plot",
+    "rows_markdown",
+    "rows_table",
+    "save_figure",
+    "write_page",
+    "write_report",
+]

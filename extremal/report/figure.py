@@ -1,0 +1,136 @@
+"""The static figure of a summary, as a paper would print it: a grid of lettered panels."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from extremal._check import choice, require
+from extremal.experiments.files import write_whole
+from extremal.report.legends import place_legends, settle
+from extremal.report.panels import MARK_SIZE, draw_bars, draw_heat, draw_line, draw_missing
+from extremal.report.scenes import draw_scene
+from extremal.report.style import RC, Panel, colours, headings, panels_of, wrapped
+
+KINDS = ("line", "bars", "heat", "scene", "missing")
+WIDTHS = {1: 5.6, 2: 4.3}  # inches of a panel with its labels, by the number of columns
+SCENE_WIDTH = 3.1  # inches of a panel where there are only scenes, which are square
+HEIGHTS = {1: 2.8, 2: 2.4}  # inches of a panel's axes, by the number of columns
+DPI = 200
+
+
+def draw(summary: Mapping[str, Any]) -> Figure:
+    """Draw the panels of a summary in a grid of `summary["columns"]` columns.
+
+    The figure belongs to no window and to no global state: `figure.savefig(path)` writes it.
+    """
+    panels = check(summary)
+    columns = min(int(summary["columns"]), len(panels))
+    square = all(panel["kind"] == "scene" for panel in panels)
+    width = SCENE_WIDTH if square and columns > 1 else WIDTHS.get(columns, 3.5)
+    height = HEIGHTS.get(columns, 2.05)
+    heights = [
+        max(2.6 if panel["kind"] == "scene" else height for panel in panels[k : k + columns])
+        for k in range(0, len(panels), columns)
+    ]
+    with matplotlib.rc_context(RC):
+        figure, places = lay_out(len(panels), columns, width, heights)
+        curves, scenes = _fill(figure, places, panels, width)
+        fit(figure, heights)
+        place_legends(figure, curves, scenes)
+        fit(figure, heights)
+    return figure
+
+
+def lay_out(
+    count: int, columns: int, width: float, heights: Sequence[float]
+) -> tuple[Figure, list[Any]]:
+    """An empty figure, and the places of `count` panels in a grid."""
+    figure = Figure(figsize=(width * columns, 1.4 * sum(heights)), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(len(heights), columns, height_ratios=heights)
+    return figure, [grid[divmod(k, columns)] for k in range(count)]
+
+
+def check(summary: Mapping[str, Any]) -> list[Panel]:
+    """Return the panels, if the summary has what a drawing needs."""
+    good = isinstance(summary, Mapping) and {"panels", "columns", "title"} <= set(summary)
+    require(good, "summary", "hold title, panels and columns", summary)
+    columns = summary["columns"]
+    require(isinstance(columns, int) and columns >= 1, "columns", "be an integer >= 1", columns)
+    for panel in panels_of(summary):
+        choice("kind of a panel", panel.get("kind"), KINDS)
+    return panels_of(summary)
+
+
+def _fill(
+    figure: Figure, places: Sequence[Any], panels: Sequence[Panel], width: float
+) -> tuple[list[Axes], list[Axes]]:
+    """Draw and title each panel; return the axes of the scenes apart from the others."""
+    curves: list[Axes] = []
+    scenes: list[Axes] = []
+    items = zip(places, panels, headings(panels), colours(panels), strict=True)
+    for place, panel, heading, shades in items:
+        space = panel["kind"] == "scene" and int(panel["dim"]) == 3
+        axes = figure.add_subplot(place, projection="3d" if space else None)
+        rows = _draw_panel(axes, panel, shades, 0.8 * width)
+        pad = 6.0 + rows * (MARK_SIZE + 2.5)
+        axes.set_title(wrapped(heading, 0.84 * width, 9.5), loc="left", pad=pad)
+        (scenes if panel["kind"] == "scene" else curves).append(axes)
+    return curves, scenes
+
+
+def fit(figure: Figure, heights: Sequence[float]) -> None:
+    """Make the figure so high that the axes of each row have their height.
+
+    Titles over several lines, labels of marks, slanted ticks and legends then cost paper, not plot.
+    """
+    settle(figure)
+    inner = 0.0
+    for row in range(len(heights)):
+        axes = next(axes for axes in figure.axes if _row(axes) == row)
+        inner += axes.get_position(original=True).height * figure.get_figheight()
+    figure.set_figheight(figure.get_figheight() - inner + sum(heights))
+
+
+def _row(axes: Axes) -> int | None:
+    position = axes.get_subplotspec()
+    return None if position is None else int(position.rowspan.start)
+
+
+def _draw_panel(axes: Axes, panel: Panel, shades: Sequence[str], width: float) -> int:
+    kind = panel["kind"]
+    if kind == "line":
+        return draw_line(axes, panel, shades, width)
+    if kind in ("heat", "missing"):
+        return {"heat": draw_heat, "missing": draw_missing}[kind](axes, panel, width)
+    return {"bars": draw_bars, "scene": draw_scene}[kind](axes, panel)
+
+
+def png_bytes(summary: Mapping[str, Any]) -> bytes:
+    """The figure as a PNG: the same bytes for the same summary and the same matplotlib."""
+    return _render(draw(summary), "png", {"Software": None})
+
+
+def save_figure(summary: Mapping[str, Any], folder: str | Path) -> list[Path]:
+    """Write `figure.png` and `figure.pdf` into a folder, each whole or not at all."""
+    figure = draw(summary)
+    dateless = {"Title": str(summary["title"]), "CreationDate": None}
+    png, pdf = Path(folder) / "figure.png", Path(folder) / "figure.pdf"
+    write_whole(png, _render(figure, "png", {"Software": None}))
+    write_whole(pdf, _render(figure, "pdf", dateless))
+    return [png, pdf]
+
+
+def _render(figure: Figure, form: str, metadata: dict[str, Any]) -> bytes:
+    target = io.BytesIO()
+    with matplotlib.rc_context(RC):
+        figure.savefig(target, format=form, dpi=DPI, metadata=metadata)
+    return target.getvalue()

@@ -1,0 +1,176 @@
+"""How every drawing looks: colours, type sizes, letters, and the text that goes into them.
+
+The colours are those of Okabe and Ito without yellow and black, which readers with any of the
+common colour deficiencies tell apart, and which hold on a white page and on a dark one. All text is
+plain: a dollar sign is a dollar sign, because the HTML page sets no mathematics.
+"""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib
+from matplotlib.colors import LinearSegmentedColormap, to_hex
+
+Panel = Mapping[str, Any]
+
+INK = "#222222"
+GREY = "#7a7a7a"
+GRID = "#e3e3e3"
+CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", GREY)
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+CLOUDS = {"positive": "#0072b2", "negative": "#d55e00", "neutral": GREY, "accent": "#009e73"}
+DIVERGING = ("#8c2d04", "#d55e00", "#f0a868", "#f7f7f7", "#86bfe0", "#0072b2", "#08406b")
+DASHES = {"solid": "-", "dashed": "--", "dotted": ":"}
+MOST_MARKED = 25  # points on a curve; with more, markers would hide it
+
+RC: Any = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9.0,
+    "axes.titlesize": 9.5,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 9.0,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.7,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.unicode_minus": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 3.8,
+    "xtick.labelsize": 8.0,
+    "ytick.labelsize": 8.0,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "legend.fontsize": 8.0,
+    "legend.frameon": True,
+    "legend.framealpha": 0.9,
+    "legend.edgecolor": GRID,
+    "legend.fancybox": False,
+    "legend.handlelength": 2.4,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "savefig.facecolor": "white",
+    "figure.constrained_layout.w_pad": 0.07,
+    "figure.constrained_layout.h_pad": 0.07,
+    "figure.constrained_layout.wspace": 0.03,
+    "figure.constrained_layout.hspace": 0.04,
+    "savefig.bbox": None,
+    "savefig.pad_inches": 0.05,
+    "pdf.fonttype": 42,
+}
+
+
+def letter(index: int) -> str:
+    """The letter of a panel: a ... z, then aa, ab, ..."""
+    first, last = divmod(index, 26)
+    return (letter(first - 1) if first else "") + chr(ord("a") + last)
+
+
+def plain(text: object) -> str:
+    """Text that matplotlib sets as it stands, dollar signs included."""
+    return str(text).replace("$", r"\$")
+
+
+def wrapped(text: object, inches: float, points: float) -> str:
+    """Plain text broken into lines that fit a width, at about 0.56 em a character."""
+    width = max(12, int(inches * 72 / (0.56 * points)))
+    return plain(textwrap.fill(str(text), width))
+
+
+def numbers(values: Iterable[Any] | None) -> list[float]:
+    """A list of floats with NaN where a value is null or infinite, so that nothing is drawn there.
+
+    No list at all is an empty one.
+    """
+    if values is None:
+        return []
+    floats = (math.nan if value is None else float(value) for value in values)
+    return [value if math.isfinite(value) else math.nan for value in floats]
+
+
+def places(values: Sequence[Any]) -> list[float] | list[str]:
+    """Values of x: numbers, or names if one of them is no number."""
+    if all(value is None or isinstance(value, int | float) for value in values):
+        return numbers(values)
+    return [str(value) for value in values]
+
+
+def panels_of(summary: Mapping[str, Any]) -> list[Panel]:
+    """The panels of a summary, each with something to draw or of kind "missing"; never none."""
+    nothing = {"kind": "missing", "title": "", "reason": "this experiment draws nothing"}
+    return [_drawable(panel) for panel in summary["panels"]] or [nothing]
+
+
+def _drawable(panel: Panel) -> Panel:
+    content = {"bars": "y", "heat": "z"}.get(panel.get("kind", ""))
+    if content is None or (panel[content] and panel[content][0] != []):
+        return panel
+    return {"kind": "missing", "title": panel["title"], "reason": "its array is empty"}
+
+
+def marks_of(panel: Panel) -> list[Mapping[str, Any]]:
+    """The marks of a line panel that have a place on its axis."""
+    positive = "x" in panel["log"]
+    marks = [mark for mark in panel["marks"] if mark["at"] is not None]
+    return [mark for mark in marks if mark["at"] > 0 or not positive]
+
+
+def has_band(series: Mapping[str, Any]) -> bool:
+    """Whether a curve is a mean over several trials, with a band from minimum to maximum."""
+    return series["n"] > 1 and series["low"] is not None and series["high"] is not None
+
+
+def headings(panels: Sequence[Panel]) -> list[str]:
+    """The panels' titles, with letters where there are several."""
+    if len(panels) == 1:
+        return [str(panels[0]["title"])]
+    return [f"({letter(k)}) {panel['title']}".rstrip() for k, panel in enumerate(panels)]
+
+
+def colours(panels: Sequence[Panel]) -> list[list[str]]:
+    """One colour a curve, for each panel; empty for panels without curves.
+
+    Curves of one thing have one colour in all panels while the colours suffice, and differ by
+    their style: "attack, p = 3" and "certificate, p = 3" are both of p = 3. A panel with more
+    things than colours gets shades from dark to light in the order of its curves.
+    """
+    keys = [_things(panel.get("series", ())) for panel in panels]
+    known = list(dict.fromkeys(key for panel in keys for key in panel))
+    return [_panel_colours(own, known) for own in keys]
+
+
+def _things(series: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What each curve is of: its label after the last comma, if style tells the others apart."""
+    short = [str(curve["label"]).rpartition(", ")[2] for curve in series]
+    looks = {(key, curve["style"]) for key, curve in zip(short, series, strict=True)}
+    return short if len(looks) == len(series) else [str(curve["label"]) for curve in series]
+
+
+def _panel_colours(own: Sequence[str], known: Sequence[str]) -> list[str]:
+    distinct = list(dict.fromkeys(own))
+    if len(distinct) > len(CYCLE):
+        shades = matplotlib.colormaps["viridis"]
+        last = len(distinct) - 1
+        return [to_hex(shades(0.9 * distinct.index(key) / last)) for key in own]
+    order = known if len(known) <= len(CYCLE) else distinct
+    return [CYCLE[order.index(key)] for key in own]
+
+
+def diverging() -> LinearSegmentedColormap:
+    """Vermilion below zero, white at zero, blue above: the scenes' colours of the two signs."""
+    return LinearSegmentedColormap.from_list("signs", DIVERGING, N=257)
+
+
+def missing_reason(panel: Panel) -> str:
+    """What a panel without a result says in its place."""
+    return f"Not drawn: {panel.get('reason') or 'no stored result'}."

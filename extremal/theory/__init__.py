@@ -1,0 +1,79 @@
+"""The papers' theorems as functions of their numbers, independent of the rest of the package.
+
+Names follow the classifiers: `average_*` is about F (neurons at the class averages), `subclass_*`
+about F^(p) (neurons at the subclass centres), both in Min & Vidal 2024, eq. 2 and 3. Parameters:
+`dim` D, `positive` K1, `negative` K2, `spread` alpha. Each function says where its statement is
+printed, and where it differs from what is true.
+"""
+
+from extremal.theory.alignment import (
+    average_drift,
+    average_drift_sign,
+    center_drift,
+    center_drift_floor,
+    power_product,
+)
+from extremal.theory.bound import Bound
+from extremal.theory.clean import average_clean_bound, subclass_clean_bound
+from extremal.theory.concentration import subclass_accuracy_lower, subclass_accuracy_upper
+from extremal.theory.exact import average_accuracy, average_error
+from extremal.theory.onset import growth_rate, onset_time
+from extremal.theory.phase import (
+    AlignmentError,
+    SmallNorms,
+    alignment_error,
+    alignment_scale,
+    slope_gap,
+    small_norms,
+)
+from extremal.theory.radii import (
+    OPTIMAL_RADIUS,
+    average_radius,
+    subclass_radius,
+    unavoidable_error,
+)
+from extremal.theory.robust import (
+    average_attack_bound,
+    average_robust_bound,
+    subclass_attack_bound,
+    subclass_robust_bound,
+)
+from extremal.theory.tails import TAIL_CONSTANT, tail_bound, tail_probability
+from extremal.theory.vector_field import cosine_drift, field, projected_field
+
+__all__ = [
+    "OPTIMAL_RADIUS",
+    "TAIL_CONSTANT",
+    "AlignmentError",
+    "Bound",
+    "SmallNorms",
+    "alignment_error",
+    "alignment_scale",
+    "average_accuracy",
+    "average_attack_bound",
+    "average_clean_bound",
+    "average_drift",
+    "average_drift_sign",
+    "average_error",
+    "average_radius",
+    "average_robust_bound",
+    "center_drift",
+    "center_drift_floor",
+    "cosine_drift",
+    "field",
+    "growth_rate",
+    "onset_time",
+    "power_product",
+    "projected_field",
+    "slope_gap",
+    "small_norms",
+    "subclass_accuracy_lower",
+    "subclass_accuracy_upper",
+    "subclass_attack_bound",
+    "subclass_clean_bound",
+    "subclass_radius",
+    "subclass_robust_bound",
+    "tail_bound",
+    "tail_probability",
+    "unavoidable_error",
+]

@@ -1,0 +1,116 @@
+"""Theorem 2: where neurons near a class average or near a centre drift, in closed form.
+
+Data are the centres themselves, orthonormal, with labels y; a positive neuron has direction u and
+coordinates z_k = <mu_k, u>. All drifts are those of the alignment flow (eq. 6), whose speed is that
+of the sum of exponential losses.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from extremal.theory._check import integer, matrix, number, require, signs, unit_rows
+from extremal.theory.vector_field import directions
+
+
+def average_drift(z: Tensor, p: float) -> Tensor:
+    """Return d/dt cos(w, mu_+) for w in the span of its class's centres, z (h, K1) -> (h,).
+
+    p (sum_{z_k > 0} z_k^(p-1) - (sum_k z_k) (sum_{z_k > 0} z_k^p)) / sqrt(K1), rows of norm 1.
+
+    Min & Vidal 2024, the display before eq. 75. The printed one has 1/K and then no factor;
+    mu_+ = sum mu_k / sqrt(K1) has norm 1, so 1/sqrt(K1) is right. Where all z_k > 0 it is
+    p (g_p(2; z) - g_p(1; z)) / sqrt(K1) with `power_product`.
+    """
+    z = matrix("z", z)
+    unit_rows("z", z)
+    p = number("p", p, minimum=1.0)
+    active = (z > 0).to(z.dtype)
+    pull = (active * z.clamp_min(0.0) ** (p - 1.0)).sum(dim=1)
+    growth = (active * z.clamp_min(0.0) ** p).sum(dim=1)
+    drift: Tensor = p * (pull - z.sum(dim=1) * growth) / math.sqrt(z.shape[1])
+    return drift
+
+
+def average_drift_sign(w: Tensor, centers: Tensor, p: float, tolerance: float = 1e-9) -> int | None:
+    """Return the proven sign of d/dt cos(w, mu_+), -1, 0 or +1, or None where there is none.
+
+    w (D,), centers (K1, D) the orthonormal centres of the neuron's class; any number of opposing
+    centres, orthonormal to those. Provided that no z_k is negative and some are positive, all up
+    to `tolerance`:
+
+    - w in the span of the class's centres: the sign of 2 - p, or 0 where all positive z_k are equal
+      (they are at mu_+) or p = 2;
+    - w outside of it: +1 for p <= 2, and nothing for p > 2.
+
+    Min & Vidal 2024, eq. 7 claims +1 for p = 1 and -1 for p >= 3 at cos(w, mu_+) = 1 - delta with
+    delta small; its proof takes w to be in the span ("lies completely within"), which for p >= 3 is
+    needed: (1 - delta) mu_+ plus anything orthogonal to all centres drifts toward mu_+ for every p.
+    Hence eq. 74's infimum must be a supremum over the span, and negative, for p >= 3. "Small" is
+    delta < 1 - sqrt(1 - 1/K1): nearer than that all z_k are positive. Proof outside of the span:
+    sum z^2 <= 1 only adds to g_p(2) - g_p(1), and active opposing centres only to the drift.
+    """
+    centers = matrix("centers", centers)
+    w = matrix("w", w[None, :], columns=centers.shape[1])
+    p = number("p", p, minimum=1.0)
+    tolerance = number("tolerance", tolerance, minimum=0.0)
+    u, own = directions(w.double())[0], centers.double()
+    z = own @ u
+    positive = z[z > 0]
+    if len(positive) == 0 or bool((z < -tolerance).any()):
+        return None
+    if float((u - z @ own).norm()) > tolerance:
+        return 1 if p <= 2.0 else None
+    if p == 2.0 or float(positive.max() - positive.min()) <= tolerance:
+        return 0
+    return 1 if p < 2.0 else -1
+
+
+def center_drift(z: Tensor, y: Tensor, index: int, p: float) -> Tensor:
+    """Return d/dt cos(w, mu_k) of a positive neuron, for any w with <mu_k, w> > 0, (h, K) -> (h,).
+
+    p c^(p-1) (1 - c^2) - p c sum_{l != k, z_l > 0} y_l z_l^p, c = z_k, for a centre k of the
+    positive class; z (h, K) are the coordinates along all centres, sum z^2 <= 1, and y (K,) the
+    labels. Min & Vidal 2024, the display after eq. 86, which has + for the - of the sum.
+    """
+    z = matrix("z", z)
+    y = signs("y", y, count=z.shape[1]).to(z.dtype)
+    index = integer("index", index, minimum=0)
+    p = number("p", p, minimum=1.0)
+    require(index < z.shape[1] and bool(y[index] > 0), "index", "be a positive centre's", index)
+    c = z[:, index]
+    require(bool((c > 0).all()), "z", "be positive at the index", "an inactive neuron")
+    others = z.clamp_min(0.0) ** p * y
+    others[:, index] = 0.0
+    drift: Tensor = p * c ** (p - 1.0) * (1.0 - c**2) - p * c * others.sum(dim=1)
+    return drift
+
+
+def center_drift_floor(cosine: float, p: float) -> float:
+    """Return the smallest d/dt cos(w, mu_k) over all w with cos(w, mu_k) = `cosine` > 0, p >= 2.
+
+    Lambda_p = p c (c^(p-2) zeta - zeta^(p/2)), zeta = 1 - c^2, reached where the rest of w lies
+    along one other centre of the class. For p > 2 it is positive exactly for sqrt(2)/2 < c < 1, so
+    eq. 8 of Min & Vidal 2024 holds for delta < 1 - sqrt(2)/2. For p = 2 it is 0, and for p < 2
+    eq. 8 fails at any distance: with p = 1, sqrt(.98) mu_1 + sqrt(.02) mu_2 drifts away from mu_1.
+    """
+    c = number("cosine", cosine, above=0.0, maximum=1.0)
+    p = number("p", p, minimum=2.0)
+    rest = 1.0 - c**2
+    return float(p * c * (c ** (p - 2.0) * rest - rest ** (p / 2.0)))
+
+
+def power_product(q: float, z: Tensor, p: float) -> float:
+    """Return g_p(q; z) = (sum_i z_i^q) (sum_i z_i^(p+1-q)) for positive z (n,).
+
+    Min & Vidal 2024, Lemma 5: convex in q with its minimum at (p+1)/2, strictly unless all z_i are
+    equal. The lemma says "nonnegative", but 0^q has no value for q < 0: a zero is an absent entry.
+    """
+    q = number("q", q)
+    p = number("p", p, minimum=1.0)
+    good = z.ndim == 1 and len(z) > 0 and bool((z > 0).all()) and bool(torch.isfinite(z).all())
+    require(good, "z", "be a vector of positive numbers", tuple(z.shape))
+    return float((z**q).sum() * (z ** (p + 1.0 - q)).sum())

@@ -1,0 +1,128 @@
+"""Lemmas 1, 4 and 6: how long all neurons stay small, and how well eq. 6 describes them meanwhile.
+
+Setting: balanced initialisation w_j(0) = scale w_j0, |v_j(0)| = ||w_j(0)||, ||w_j0|| <= norm, for
+`width` neurons, and `samples` training points of norm at most 1 (the paper: the K centres).
+
+The papers' statements are for the sum of losses with slope -y at 0, as the exponential loss has.
+The logistic loss log(1 + exp(-y f)) has slope -y/2 there, so Lemma 6 is false for it as printed:
+it holds for twice that loss, whose flow runs at twice the speed. With rate = 1 (exp) or 1/2
+(logistic), divided by the number of samples for a mean, all times are divided by the rate, and the
+alignment flow and its error are multiplied by it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from extremal.theory._check import choice, integer, number, require
+
+Loss = Literal["exp", "logistic"]
+Reduction = Literal["sum", "mean"]
+
+
+@dataclass(frozen=True)
+class SmallNorms:
+    """Until `time`: max_j ||w_j||^2 <= norm_squared and |f| <= output on the training points."""
+
+    time: float
+    norm_squared: float
+    output: float
+
+
+@dataclass(frozen=True)
+class AlignmentError:
+    """Until `time`: ||d/dt w_j/||w_j|| - rate sign(v_j) P_perp x^(p)(w_j)|| <= error for all j."""
+
+    time: float
+    rate: float
+    error: float
+
+
+def small_norms(
+    scale: float,
+    width: int,
+    norm: float,
+    samples: int,
+    loss: Loss = "exp",
+    reduction: Reduction = "sum",
+) -> SmallNorms:
+    """Return how long, and how small, all neurons stay (`scale` eps, `width` h, `norm` M).
+
+    max ||w_j||^2 <= 2 eps M^2 / sqrt(h) and |f| <= 2 eps sqrt(h) M^2 for
+    t <= log(1/(sqrt(h) eps)) / (4 K rate), K = `samples`. Min & Vidal 2024, Lemma 4, whose proof
+    uses only ||x_k|| <= 1. Raises ValueError where its hypothesis eps <= 1/(4 sqrt(h) M^2) fails,
+    or where eps >= 1/sqrt(h), which leaves no time.
+    """
+    scale = number("scale", scale, above=0.0)
+    root = math.sqrt(integer("width", width, minimum=1))
+    norm = number("norm", norm, above=0.0)
+    samples = integer("samples", samples, minimum=1)
+    limit = min(0.25 / (root * norm**2), 1.0 / root)
+    rule = f"be at most 1/(4 sqrt(width) norm^2) and below 1/sqrt(width), here {limit:g}"
+    require(scale <= limit and scale * root < 1.0, "scale", rule, scale)
+    time = -math.log(root * scale) / (4.0 * samples * _rate(loss, reduction, samples))
+    return SmallNorms(time, 2.0 * scale * norm**2 / root, 2.0 * scale * root * norm**2)
+
+
+def alignment_error(
+    scale: float,
+    width: int,
+    norm: float,
+    samples: int,
+    p: float,
+    loss: Loss = "exp",
+    reduction: Reduction = "sum",
+) -> AlignmentError:
+    """Return how far the neurons' turning is from the alignment flow of eq. 6, and until when.
+
+    error = rate * 4 eps sqrt(h) M^2 K p, until the time of `small_norms`, under its hypothesis.
+    Min & Vidal 2024, Lemma 1, eq. 60 (for `rate` see the top of this file). At the kinks of p = 1
+    gamma must be the same subgradient on both sides.
+    """
+    p = number("p", p, minimum=1.0)
+    small = small_norms(scale, width, norm, samples, loss, reduction)
+    rate = _rate(loss, reduction, samples)
+    return AlignmentError(small.time, rate, rate * 2.0 * samples * p * small.output)
+
+
+def alignment_scale(drift: float, width: int, norm: float, samples: int, p: float) -> float:
+    """Return the initialisation scale below which a drift keeps its sign in the true flow.
+
+    eps_0 = |Delta| / (8 sqrt(h) M^2 K p): half of the drift Delta (of `average_drift` or
+    `center_drift_floor`) then remains. Min & Vidal 2024, proof of Theorem 2, before eq. 69, 72, 85;
+    with a negative Delta, as for p >= 3, the printed eps_0 misses its absolute value.
+    """
+    drift = number("drift", drift)
+    require(drift != 0.0, "drift", "differ from 0", drift)
+    root = math.sqrt(integer("width", width, minimum=1))
+    norm = number("norm", norm, above=0.0)
+    samples = integer("samples", samples, minimum=1)
+    return abs(drift) / (8.0 * root * norm**2 * samples * number("p", p, minimum=1.0))
+
+
+def slope_gap(
+    prediction: float, label: int, loss: Literal["exp", "logistic", "doubled logistic"]
+) -> float:
+    """Return |-d loss(y, f)/df - y|, which Lemma 6 bounds by 2 |f| for |f| <= 1.
+
+    exp(-y f), log(1 + exp(-y f)) and 2 log(1 + exp(-y f)). Min & Vidal 2024, Lemma 6, eq. 57: true
+    for the first and the third. For the logistic loss it is 1/2 at f = 0, above the bound 0.
+    """
+    f = number("prediction", prediction)
+    require(label in {-1, 1}, "label", "be -1 or +1", label)
+    choice("loss", loss, ("exp", "logistic", "doubled logistic"))
+    if loss == "exp":
+        slope = math.exp(-label * f)
+    else:
+        slope = (
+            (2.0 if loss == "doubled logistic" else 1.0) * 0.5 * (1.0 - math.tanh(label * f / 2))
+        )
+    return abs(slope - 1.0)
+
+
+def _rate(loss: Loss, reduction: Reduction, samples: int) -> float:
+    choice("loss", loss, ("exp", "logistic"))
+    choice("reduction", reduction, ("sum", "mean"))
+    return (1.0 if loss == "exp" else 0.5) / (samples if reduction == "mean" else 1)

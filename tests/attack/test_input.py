@@ -1,0 +1,106 @@
+"""Bad input is a ValueError that names the parameter, before any work is done."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from extremal.attack import (
+    Ball,
+    accuracy_curve,
+    along,
+    center_directions,
+    pgd,
+    published,
+    run,
+    structured,
+    verified,
+    worst,
+)
+from extremal.data import Dataset, OrthonormalMixture
+from tests.attack.networks import linear
+
+NET = linear([1.0, 1.0], 0.0)
+X = torch.ones(3, 2, dtype=torch.float64)
+Y = torch.ones(3, dtype=torch.int64)
+MIX = OrthonormalMixture(2, 1, 1, 0.0)
+BALL = Ball("l2", 1.0)
+BOXED = Ball("l2", 1.0, (0.0, 0.5))
+GROUP = torch.zeros(3, dtype=torch.int64)
+SEED = torch.Generator()
+NAN = torch.tensor([[torch.nan, 0.0]] * 3, dtype=torch.float64)
+LOW, HIGH = torch.zeros(2), torch.ones(2)
+
+TABLE = {
+    "norm": lambda: Ball("l3", 1.0),
+    "radius must be a finite number >= 0, got -1": lambda: Ball("l2", -1.0),
+    "radius must be a finite number >= 0, got nan": lambda: Ball("l2", float("nan")),
+    "radius must be a finite number >= 0, got big": lambda: Ball("l2", "big"),
+    "radius must be a number or a floating": lambda: Ball("l2", torch.ones(2, 1)),
+    "radius must be finite": lambda: Ball("l2", torch.tensor([1.0, torch.inf])),
+    "radius .* smallest -1": lambda: Ball("l2", torch.tensor([1.0, -1.0])),
+    "radius must have one entry": lambda: Ball("l2", torch.ones(2)).project(X, X),
+    "box must have low < high": lambda: Ball("l2", 1.0, (1.0, 1.0)),
+    "box must have low <= high": lambda: Ball("l2", 1.0, (HIGH, LOW)),
+    "box must be a pair": lambda: Ball("l2", 1.0, (0.0, 1.0, 2.0)),
+    "box must be a pair .*, got 1": lambda: Ball("l2", 1.0, 1.0),
+    "box must be a pair .*tensor": lambda: Ball("l2", 1.0, (0.0, HIGH)),
+    "box must be a finite number": lambda: Ball("l2", 1.0, (0.0, float("inf"))),
+    "box must be finite": lambda: Ball("l2", 1.0, (LOW, HIGH / 0)),
+    "box must have one entry": lambda: Ball("l2", 1.0, (LOW, HIGH)).project(X[:, :1], X[:, :1]),
+    "x must lie in the box": lambda: BOXED.project(X, X),
+    "x must lie in the box, got": lambda: BOXED.sample(X, generator=SEED),
+    "x must lie in the box, got coord": lambda: BOXED.linear_maximum(X, X),
+    "delta must be a floating.*shape": lambda: BALL.project(X[:2], X),
+    "delta must be a floating.*float32": lambda: BALL.project(X.float(), X),
+    "delta must be finite": lambda: BALL.project(NAN, X),
+    "gradient must be finite": lambda: BALL.linear_maximum(NAN, X),
+    "generator must be a torch.Gen": lambda: BALL.sample(X, generator=0),
+    "x_adv must be like x": lambda: verified(NET, X, Y, X[:1], BALL, "a"),
+    "x_adv must be like x, ": lambda: verified(NET, X, Y, X.float(), BALL, "a"),
+    "x must be finite": lambda: verified(NET, NAN, Y, X, BALL, "a"),
+    "x must be a floating": lambda: verified(NET, X[0], Y, X[0], BALL, "a"),
+    "y must have shape": lambda: verified(NET, X, Y[:2], X, BALL, "a"),
+    "y must be -1 or": lambda: verified(NET, X, 3 * Y, X, BALL, "a"),
+    "results must hold": lambda: worst([]),
+    "results must be of the same points": lambda: worst(
+        [verified(NET, X[:n], Y[:n], X[:n], BALL, "a") for n in (1, 2)]
+    ),
+    "steps must be an integer >= 1": lambda: pgd(NET, X, Y, ball=BALL, steps=0, step=0.1),
+    "step must be a finite": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=-0.1),
+    "step must be a number": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=torch.ones(2)),
+    "step .* smallest": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=-torch.ones(3)),
+    "start must be one of": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=0.1, start="far"),
+    "generator must": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=0.1, start="random"),
+    "batch must be": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=0.1, batch=0),
+    "directions must be floating.*shape": lambda: along(NET, X, Y, torch.ones(3), BALL),
+    "directions must be finite": lambda: along(NET, X, Y, [NAN], BALL),
+    "directions .* int": lambda: along(NET, X, Y, [1], BALL),
+    "fractions must be": lambda: along(NET, X, Y, X, BALL, fractions=(1.5,)),
+    "fractions must hold": lambda: along(NET, X, Y, X, BALL, fractions=()),
+    "group must be an integer": lambda: center_directions(MIX, torch.tensor([2])),
+    "group must be an integer .*float": lambda: center_directions(MIX, torch.tensor([1.0])),
+    "group must hold each point": lambda: structured(NET, X, Y, MIX, GROUP + 1, BALL),
+    "group must hold each": lambda: structured(NET, X, Y, MIX, GROUP[:2], BALL),
+    "y must be -1 or .1 with a mixture": lambda: structured(NET, X, 2 * Y, MIX, GROUP, BALL),
+    "generator must be": lambda: run(NET, X, Y, radius=1.0, generator=None),
+    "mixture must be": lambda: run(NET, X, Y, radius=1.0, mixture=3, generator=SEED),
+    "group must come": lambda: run(NET, X, Y, radius=1.0, group=GROUP, generator=SEED),
+    "group must have one": lambda: run(
+        NET, X, Y, radius=1.0, mixture=MIX, group=GROUP[:1], generator=SEED
+    ),
+    "x must lie in the": lambda: run(NET, X, Y, radius=1.0, box=(0.0, 0.5), generator=SEED),
+    "radii must be": lambda: accuracy_curve(NET, Dataset(X, Y), [-1.0], generator=SEED),
+    "radii must hold": lambda: accuracy_curve(NET, Dataset(X, Y), [], generator=SEED),
+    "norm must be one": lambda: accuracy_curve(
+        NET, Dataset(X, Y), [1.0], norm="l0", generator=SEED
+    ),
+    "norm must be 'l2'": lambda: published(NET, Dataset(X, Y), Ball("l1", 1.0), SEED),
+    "box must be None": lambda: published(NET, Dataset(X, Y), Ball("l2", 1.0, (0.0, 1.0)), SEED),
+}
+
+
+@pytest.mark.parametrize("said", TABLE)
+def test_bad_input_is_named(said):
+    with pytest.raises(ValueError, match=said):
+        TABLE[said]()

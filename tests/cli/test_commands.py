@@ -1,0 +1,100 @@
+"""The command line as a person meets it: output, exit codes, one line for a mistake."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from extremal.experiments import names
+
+FAST = "min-vidal-2024/figure-7"
+
+
+def extremal(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from extremal.cli.main import main; main()", *arguments]
+    environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=cwd, env=environment, check=False
+    )
+
+
+def test_version_and_help():
+    assert extremal("--version").stdout.startswith("extremal 0.")
+    for command in ("", "demo", "list", "run", "show", "bench"):
+        told = extremal(*filter(None, [command, "--help"]))
+        assert told.returncode == 0
+        assert max(map(len, told.stdout.splitlines())) <= 80
+        assert not command or f"extremal {command}" in told.stdout
+
+
+def test_list_names_every_experiment():
+    rows = json.loads(extremal("list", "--json").stdout)
+    assert [row["name"] for row in rows] == names()
+    assert all(name in extremal("list").stdout for name in names())
+
+
+def test_run_then_show(tmp_path):
+    out = str(tmp_path / "runs")
+    first = extremal("run", FAST, "--scale", "smoke", "--out", out, "--jobs", "1")
+    assert first.returncode == 0, first.stderr
+    assert max(map(len, first.stdout.splitlines()[:-4])) <= 80
+    folder = tmp_path / "runs" / FAST / "smoke"
+    assert {path.name for path in folder.iterdir()} >= {
+        "summary.json",
+        "figure.png",
+        "figure.pdf",
+        "report.html",
+    }
+    shown = json.loads(extremal("show", FAST, "--out", out, "--json").stdout)
+    assert set(shown) == {"experiment", "scale", "trials", "rows", "files"}
+    assert (shown["experiment"], shown["scale"]) == (FAST, "smoke")
+    assert shown["trials"] == {"done": 3, "failed": 0, "total": 3}
+    assert str(folder / "report.html") in shown["files"]
+
+
+def test_run_prints_what_show_prints_as_json(tmp_path):
+    out = str(tmp_path)
+    ran = extremal("run", FAST, "-s", "quick", "-o", out, "-j", "1", "--json")
+    shown = extremal("show", FAST, "-o", out, "--json")
+    assert json.loads(ran.stdout)["rows"] == json.loads(shown.stdout)["rows"]
+    row = json.loads(shown.stdout)["rows"][0]
+    wanted = {"quantity", "published", "ours", "low", "high", "tolerance", "ok", "source"}
+    assert set(row) >= wanted
+    assert row["ok"] is True
+
+
+def test_show_falls_back_to_the_shipped_results(tmp_path):
+    shown = json.loads(extremal("show", "demo", "--out", str(tmp_path), "--json").stdout)
+    assert shown["scale"] == "quick"
+    assert all(row["ours"] is not None for row in shown["rows"])
+
+
+MISTAKES = {
+    "unknown experiment": (["run", "figure-22"], ["figure-22", "extremal list"]),
+    "unknown experiment to show": (["show", "nothing"], ["nothing"]),
+    "unknown scale": (["run", FAST, "--scale", "huge"], ["scale", "'quick'", "huge"]),
+    "unknown scale to show": (["show", FAST, "--scale", "huge"], ["scale", "huge"]),
+    "no seeds": (["run", FAST, "--seeds", "0"], ["seeds", ">= 1", "0"]),
+    "no jobs": (["run", FAST, "--jobs", "0"], ["jobs", ">= 1", "0"]),
+    "a word for a number": (["run", FAST, "--jobs", "many"], ["--jobs", "integer"]),
+    "unknown option": (["run", FAST, "--fast"], ["--fast"]),
+    "no name": (["run"], ["name"]),
+    "unknown benchmark": (["bench", "nothing"], ["name", "gradients", "nothing"]),
+    "folder that can't be written": (["run", FAST, "--out", "{file}/runs"], ["{file}"]),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_2(mistake, tmp_path):
+    arguments, words = MISTAKES[mistake]
+    file = tmp_path / "a-file"
+    file.write_text("")
+    told = extremal(*[word.replace("{file}", str(file)) for word in arguments], cwd=tmp_path)
+    assert told.returncode == 2
+    assert told.stdout == ""
+    assert len(told.stderr.strip().splitlines()) == 1, told.stderr
+    for word in words:
+        assert word.replace("{file}", str(file)) in told.stderr

@@ -1,0 +1,128 @@
+"""Clients that are killed or interrupted, and two that share a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from extremal.experiments import Experiment, Store, run, summarise, write_summary
+
+from . import client
+from .client import alive, experiment, group, open_gate, until
+from .toy import noted
+
+COUNT = 9
+Start = Callable[[Path, int], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start a client; whatever is left of it and its workers ends with the test."""
+    processes: list[subprocess.Popen[str]] = []
+
+    def begin(place: Path, jobs: int) -> subprocess.Popen[str]:
+        processes.append(client.start(place, jobs, COUNT))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def _finished(store: Store, record: Experiment) -> list[int]:
+    return [trial.params["level"] for trial in record.trials("paper") if store.has(trial)]
+
+
+def _killed(start: Start, place: Path, passing: int) -> None:
+    """Kill a client whose two workers are in the middle of trials, after the first `passing`."""
+    store, record = Store(place / "runs"), experiment(place, COUNT)
+    before = len(noted(place / "log", "start"))
+    open_gate(place, passing)
+    process = start(place, 2)
+    until(lambda: len(_finished(store, record)) == passing)
+    until(lambda: {level for level, _ in noted(place / "log", "start")[before:]} >= _next(passing))
+    workers = {pid for _, pid in noted(place / "log", "start")[before:]}
+    assert len(workers) == 2
+    assert all(alive(worker) for worker in workers)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    until(lambda: not any(alive(worker) for worker in workers))
+    until(lambda: group(process.pid) == [])
+    assert _finished(store, record) == list(range(passing))
+
+
+def _next(passing: int) -> set[float]:
+    return {passing, passing + 1}
+
+
+def test_killed_twice_and_run_again_loses_nothing_and_does_nothing_twice(
+    start: Start, tmp_path: Path
+) -> None:
+    store, record = Store(tmp_path / "runs"), experiment(tmp_path, COUNT)
+    trials = record.trials("paper")
+    for passing in (3, 6):
+        _killed(start, tmp_path, passing)
+    open_gate(tmp_path, COUNT)
+    report = run(trials, store, jobs=1)
+    assert (report.done, report.skipped, report.failed) == (3, 6, 0)
+    assert sorted(level for level, _ in noted(tmp_path / "log", "end")) == list(range(COUNT))
+
+    other = Store(tmp_path / "elsewhere")
+    run(trials, other, jobs=1)
+    written = []
+    for place in (store, other):
+        summary = summarise(record, "paper", place)
+        assert summary.pop("seconds") > 0
+        write_summary(place.root / "summary.json", summary)
+        written.append((place.root / "summary.json").read_bytes())
+    assert written[0] == written[1]
+    assert json.loads(written[0])["trials"] == {"done": COUNT, "failed": 0, "total": COUNT}
+
+
+def test_an_interrupt_ends_the_workers_at_once_and_quietly(start: Start, tmp_path: Path) -> None:
+    store, record = Store(tmp_path / "runs"), experiment(tmp_path, COUNT)
+    open_gate(tmp_path, 2)
+    process = start(tmp_path, 2)
+    until(lambda: {level for level, _ in noted(tmp_path / "log", "start")} >= _next(2))
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate()
+    assert process.returncode == -signal.SIGINT
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    until(lambda: group(process.pid) == [])
+    assert _finished(store, record) == [0, 1]
+
+
+def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: Path) -> None:
+    process = start(tmp_path, 2)
+    until(lambda: len(group(process.pid)) >= 4)  # The client, two workers and a helper of Python's.
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate()
+    assert errors.count("Traceback") == 1
+    assert errors.rstrip().endswith("KeyboardInterrupt")
+    until(lambda: group(process.pid) == [])
+
+
+def test_two_clients_can_share_a_store(start: Start, tmp_path: Path) -> None:
+    store, record = Store(tmp_path / "runs"), experiment(tmp_path, COUNT)
+    clients = [start(tmp_path, 1) for _ in range(2)]
+    # Both wait in the first trial before either may go on, so that all are written twice.
+    until(lambda: len(noted(tmp_path / "log", "start")) == 2)
+    open_gate(tmp_path, COUNT)
+    for process in clients:
+        _, errors = process.communicate()
+        assert (process.returncode, errors) == (0, "")
+    assert _finished(store, record) == list(range(COUNT))
+    endings = {path.suffix for path in store.root.rglob("*") if path.is_file()}
+    assert endings == {".json", ".safetensors"}

@@ -1,0 +1,208 @@
+from __future__ import annotations
+
+import errno
+import logging
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from extremal.experiments import Store, StoreError, Trial, run
+from extremal.experiments.worker import Worker
+
+from . import toy
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+def _reason(store: Store, trial: Trial) -> str:
+    stored = store.read(trial)
+    assert stored is not None
+    assert stored.status == "failed"
+    return stored.reason
+
+
+def test_finished_trials_are_skipped_and_equal_ones_run_once(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    trials = [toy.trial(level, log=str(log)) for level in (0, 1, 2)]
+    first = run([trials[0], trials[0]], store, jobs=1)
+    assert (first.done, first.skipped, first.failed) == (1, 0, 0)
+    second = run(trials, store, jobs=1)
+    assert (second.done, second.skipped, second.failed) == (2, 1, 0)
+    assert [level for level, _ in toy.noted(log, "start")] == [0, 1, 2]
+
+
+def test_workers_and_this_process_give_the_same_bytes(store: Store, tmp_path: Path) -> None:
+    here, log = Store(tmp_path / "here"), tmp_path / "log"
+    trials = [toy.trial(level, seed, log=str(log)) for level in (0.1, 0.2) for seed in (0, 1)]
+    run(trials, here, jobs=1)
+    assert {pid for _, pid in toy.noted(log, "end")} == {os.getpid()}
+    log.unlink()
+    seen: list[tuple[int, int, int, int]] = []
+    report = run(trials, store, jobs=2, progress=lambda *counts: seen.append(counts))
+    assert (report.done, report.skipped, report.failed) == (4, 0, 0)
+    assert seen[-1] == (4, 0, 4, 0)
+    assert max(running for *_, running in seen) in (1, 2)
+    assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
+    assert os.getpid() not in {pid for _, pid in toy.noted(log, "end")}
+    for trial in trials:
+        paths = store.path(trial), here.path(trial)
+        ours, theirs = (path.read_bytes().splitlines() for path in paths)
+        fixed = [not row.startswith((b'"seconds"', b'"checksum"')) for row in ours]
+        assert sum(fixed) == len(ours) - 2
+        kept = list(zip(ours, theirs, fixed, strict=True))
+        assert [a for a, _, keep in kept if keep] == [b for _, b, keep in kept if keep]
+        ours, theirs = (path.with_suffix(".safetensors").read_bytes() for path in paths)
+        assert ours == theirs
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_failure_is_kept_with_its_reason_and_tried_again(
+    store: Store, tmp_path: Path, jobs: int
+) -> None:
+    bad = [
+        toy.trial(1, mode="raise"),
+        toy.trial(2, mode="exit"),
+        Trial("no.such.module:study", {}, 0),
+        Trial(f"{toy.__name__}:no_outcome", {}, 0),
+    ]
+    good = toy.trial(3)
+    report = run([*bad, good], store, jobs=jobs)
+    assert (report.done, report.skipped, report.failed) == (1, 0, 4)
+    assert store.has(good)
+    reasons = [_reason(store, trial) for trial in bad]
+    first, *lines = reasons[0].splitlines()
+    assert first == "ArithmeticError: level 1 is too much"
+    assert 'raise ArithmeticError(f"level' in lines[-1] or "^" in lines[-1]
+    assert "_misbehave" in reasons[0]
+    assert reasons[1].startswith("SystemExit: 3")
+    assert reasons[2].startswith("ModuleNotFoundError: No module named 'no'")
+    assert reasons[3].startswith("ValueError: ")
+    again = run([bad[0], good], store, jobs=1)
+    assert (again.done, again.skipped, again.failed) == (0, 1, 1)
+
+
+def test_a_trial_that_kills_its_workers_fails_alone(store: Store, tmp_path: Path) -> None:
+    marker = tmp_path / "marker"
+    deadly = toy.trial(0, mode="kill")
+    once = toy.trial(1, mode="kill once", marker=str(marker))
+    others = [toy.trial(level, sleep=0.05) for level in range(2, 6)]
+    report = run([deadly, once, *others], store, jobs=2, retries=1)
+    assert (report.done, report.skipped, report.failed) == (5, 0, 1)
+    assert marker.exists()
+    assert _reason(store, deadly) == "its worker process died (SIGKILL), 2 of 2 times"
+    assert all(store.has(trial) for trial in [once, *others])
+    assert multiprocessing.active_children() == []
+
+
+def test_without_retries_the_first_death_is_the_last(store: Store, tmp_path: Path) -> None:
+    once = toy.trial(1, mode="kill once", marker=str(tmp_path / "marker"))
+    assert run([once], store, jobs=2, retries=0).failed == 1
+    assert run([once], store, jobs=1).done == 1
+
+
+def test_progress_counts_what_was_done_before(store: Store) -> None:
+    trials = [toy.trial(0), toy.trial(1, mode="raise"), toy.trial(2)]
+    run(trials[:1], store, jobs=1)
+    seen: list[tuple[int, int, int, int]] = []
+    run(trials, store, jobs=1, progress=lambda *counts: seen.append(counts))
+    assert seen[0] == (1, 0, 3, 0)
+    assert (1, 0, 3, 1) in seen
+    assert seen[-1] == (2, 1, 3, 0)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_store_that_cannot_be_written_ends_the_run(store: Store, jobs: int) -> None:
+    trials = [toy.trial(level) for level in range(3)]
+    store.prepare()
+    for trial in trials:
+        store.path(trial).parent.write_text("a file where a folder should be")
+    with pytest.raises(StoreError, match=r"^cannot write .*(exists|directory)$"):
+        run(trials, store, jobs=jobs)
+    assert multiprocessing.active_children() == []
+
+
+def test_a_disk_too_full_for_the_arrays_is_no_failure_of_the_trial(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = os.replace
+
+    def nearly_full(source: Path, target: Path) -> None:
+        if target.suffix == ".safetensors":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", nearly_full)
+    trial = toy.trial(0)
+    with pytest.raises(StoreError, match="No space left on device"):
+        run([trial], store, jobs=1)
+    assert store.read(trial) is None
+
+
+def test_a_folder_that_cannot_be_made_is_found_before_any_work(tmp_path: Path) -> None:
+    log, file = tmp_path / "log", tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(StoreError, match="Not a directory"):
+        run([toy.trial(0, log=str(log))], Store(file / "runs"), jobs=1)
+    assert not log.exists()
+
+
+def test_an_interrupt_here_passes_and_keeps_what_is_finished(store: Store) -> None:
+    trials = [toy.trial(0), toy.trial(1, mode="interrupt"), toy.trial(2)]
+    with pytest.raises(KeyboardInterrupt):
+        run(trials, store, jobs=1)
+    assert [store.has(trial) for trial in trials] == [True, False, False]
+    assert store.read(trials[1]) is None
+
+
+def test_an_error_of_the_client_ends_its_workers(store: Store) -> None:
+    def stop(done: int, failed: int, total: int, running: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    trials = [toy.trial(0), toy.trial(1, sleep=4.0)]
+    with pytest.raises(KeyboardInterrupt):
+        run(trials, store, jobs=2, progress=stop)
+    assert multiprocessing.active_children() == []
+    assert [store.has(trial) for trial in trials] == [True, False]
+
+
+def test_damaged_results_are_computed_again(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    trials = [toy.trial(level) for level in range(3)]
+    run(trials, store, jobs=1)
+    broken, flipped = store.path(trials[0]), store.path(trials[1]).with_suffix(".safetensors")
+    original = flipped.read_bytes()
+    broken.write_bytes(broken.read_bytes()[:50])
+    flipped.write_bytes(original[:-1] + bytes([original[-1] ^ 1]))
+    with caplog.at_level(logging.WARNING):
+        report = run(trials, store, jobs=1)
+    assert (report.done, report.skipped, report.failed) == (2, 1, 0)
+    assert broken.name in caplog.text
+    assert flipped.name in caplog.text
+    assert flipped.read_bytes() == original
+
+
+def test_workers_that_never_start_end_the_run(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Worker.__init__
+
+    def stillborn(self: Worker, root: Path) -> None:
+        start(self, root)
+        self.process.kill()
+
+    monkeypatch.setattr(Worker, "__init__", stillborn)
+    with pytest.raises(RuntimeError, match=r"do not start \(SIGKILL\).*__main__"):
+        run([toy.trial(0)], store, jobs=2)
+    assert multiprocessing.active_children() == []
+
+
+@pytest.mark.parametrize(("jobs", "retries"), [(0, 1), (2.0, 1), (1, -1)])
+def test_bad_counts_are_refused(store: Store, jobs: int, retries: int) -> None:
+    with pytest.raises(ValueError, match=r"^(jobs|retries) must be an integer"):
+        run([], store, jobs=jobs, retries=retries)

@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from extremal.experiments import (
+    MARKS,
+    Bars,
+    Claim,
+    Cloud,
+    Experiment,
+    Heat,
+    Line,
+    Mark,
+    Outcome,
+    Panel,
+    Scene,
+    Setting,
+    Store,
+    StoreError,
+    load_summary,
+    run,
+    summarise,
+    write_summary,
+)
+
+STUDY = f"{__name__}:study"
+RADII = [0.0, 0.5, 1.0]
+
+
+def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """Numbers that the tests know beforehand; the seed is read back from the generator."""
+    p, spread, seed = params["p"], params["spread"], generator.initial_seed()
+    if spread == params["broken"]:
+        raise ArithmeticError("broken on purpose")
+    numbers = {
+        "value": 10.0 * p + spread + seed,
+        "third": 1 / 3,
+        "radii": RADII if p < 9 else [0.0, 0.5, 2.0],
+        "curve": [p - radius * (1 + seed) for radius in RADII],
+        "short": [1.0],
+        "odd": math.inf if seed else 1.0,
+        "bad": [math.nan, 1.0, 2.0],
+        "names": ["a", "b"],
+        "word": "high",
+    }
+    grid = torch.arange(6.0, dtype=torch.float64).reshape(3, 2) / 3 + p
+    arrays = {"grid": grid, "space": grid.repeat(1, 2)[:, :3], "none": torch.zeros(0, 2)}
+    return Outcome(numbers, arrays)
+
+
+def _experiment(
+    *panels: Panel, claims: tuple[Claim, ...] = (), broken: float = -1.0, **changes: Any
+) -> Experiment:
+    settings = {
+        "p": Setting([1.0, 3.0], "S", "Section 2"),
+        "spread": Setting([0.5, 0.1], "A"),
+        "shape": Setting((2, 3), "O"),
+        "broken": Setting(broken, "O"),
+        "seeds": Setting(2, "O"),
+    }
+    base = Experiment(
+        "me/one", "One", "Me 2024", STUDY, settings, ("p", "spread"), panels, claims, columns=2
+    )
+    return dataclasses.replace(base, **changes)
+
+
+def _summary(tmp_path: Path, experiment: Experiment, **given: Any) -> dict[str, Any]:
+    store = Store(tmp_path)
+    run(experiment.trials("paper", given.get("seeds")), store, jobs=1)
+    return summarise(experiment, "paper", store, **given)
+
+
+def _panel(tmp_path: Path, panel: Panel, **given: Any) -> dict[str, Any]:
+    (found,) = _summary(tmp_path, _experiment(panel, **given))["panels"]
+    assert found["title"] == panel.title
+    return found
+
+
+def _row(tmp_path: Path, claim: Claim, **given: Any) -> dict[str, Any]:
+    (found,) = _summary(tmp_path, _experiment(claims=(claim,), **given))["rows"]
+    return found
+
+
+def test_a_summary_says_what_was_run_and_how(tmp_path: Path) -> None:
+    experiment = _experiment(notes="a note", broken=0.1)
+    summary = _summary(tmp_path, experiment)
+    assert list(summary) == [
+        *("experiment", "title", "source", "scale", "trials", "failures", "settings"),
+        *("marks", "notes", "rows", "panels", "seconds", "columns"),
+    ]
+    assert summary["experiment"] == "me/one"
+    assert (summary["scale"], summary["notes"], summary["columns"]) == ("paper", "a note", 2)
+    assert summary["trials"] == {"done": 4, "failed": 4, "total": 8}
+    assert summary["marks"] == MARKS
+    first = summary["failures"][0]
+    assert (first["params"]["p"], first["params"]["spread"], first["seed"]) == (1.0, 0.1, 0)
+    assert first["reason"].startswith("ArithmeticError: broken on purpose")
+    row = {"name": "p", "value": [1.0, 3.0], "mark": "S", "note": "Section 2"}
+    assert summary["settings"][0] == row
+
+
+def test_the_seconds_are_those_of_the_trials(tmp_path: Path) -> None:
+    experiment, store = _experiment(), Store(tmp_path)
+    for trial in experiment.trials("paper"):
+        store.write(trial, Outcome({}), 1.5)
+    assert summarise(experiment, "paper", store)["seconds"] == 12.0
+
+
+def test_other_numbers_of_seeds_are_counted_and_named(tmp_path: Path) -> None:
+    summary = _summary(tmp_path, _experiment(), seeds=1)
+    assert summary["trials"] == {"done": 4, "failed": 0, "total": 4}
+    (row,) = [row for row in summary["settings"] if row["name"] == "seeds"]
+    assert (row["value"], row["mark"]) == (1, "O")
+
+
+def test_a_claim_is_the_mean_over_the_matching_trials(tmp_path: Path) -> None:
+    claim = Claim("q", "value", 31.0, 0.25, "Table 1", where={"p": 3, "spread": 0.5})
+    assert _row(tmp_path, claim) == {
+        "quantity": "q",
+        "published": 31.0,
+        "ours": 31.0,
+        "low": 30.5,
+        "high": 31.5,
+        "tolerance": 0.25,
+        "ok": True,
+        "source": "Table 1",
+        "rule": "near",
+        "n": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("rule", "published", "ok"),
+    [
+        ("near", 30.9, True),
+        ("near", 31.1, True),
+        ("near", 30.8, False),
+        ("near", 31.2, False),
+        ("below", 30.9, True),
+        ("below", 30.8, False),
+        ("below", 40.0, True),
+        ("above", 31.1, True),
+        ("above", 31.2, False),
+        ("above", 20.0, True),
+    ],
+)
+def test_the_rules_of_agreement(tmp_path: Path, rule: Any, published: float, ok: bool) -> None:
+    where = {"p": 3.0, "spread": 0.5}
+    row = _row(tmp_path, Claim("q", "value", published, 0.1, "", where, rule))
+    assert row["ours"] == 31.0
+    assert row["ok"] is ok
+
+
+def test_published_values_can_depend_on_the_settings_at_the_scale(tmp_path: Path) -> None:
+    claim = Claim("q", "value", lambda s: sum(s["p"]), 1.0, "", scales=("smoke", "paper"))
+    experiment = _experiment(claims=(claim,), smoke={"p": [7.0]})
+    assert _summary(tmp_path, experiment)["rows"][0]["published"] == 4.0
+    assert summarise(experiment, "smoke", Store(tmp_path))["rows"][0]["published"] == 7.0
+    assert summarise(experiment, "quick", Store(tmp_path))["rows"] == []
+
+
+def test_a_claim_with_no_trial_done_is_open(tmp_path: Path) -> None:
+    row = _row(tmp_path, Claim("q", "value", 1.0, 0.1, "", where={"spread": 0.1}), broken=0.1)
+    assert (row["ours"], row["low"], row["high"], row["ok"], row["n"]) == (None,) * 4 + (0,)
+    assert _row(tmp_path, Claim("q", "value", 1.0, 0.1, "", where={"p": 2.0}))["n"] == 0
+
+
+def test_numbers_that_are_not_finite_are_null_and_do_not_agree(tmp_path: Path) -> None:
+    row = _row(tmp_path, Claim("q", "odd", 1.0, 0.1, ""))
+    assert (row["ours"], row["low"], row["high"], row["ok"], row["n"]) == (
+        None,
+        1.0,
+        None,
+        False,
+        8,
+    )
+
+
+def test_a_line_of_scalars_groups_by_a_parameter(tmp_path: Path) -> None:
+    panel = Line("t", "spread", ("value",), "x", "y", by="p", labels={"3": "cubic"}, log="x")
+    found = _panel(tmp_path, panel)
+    assert (found["kind"], found["xlabel"], found["ylabel"], found["log"]) == (
+        "line",
+        "x",
+        "y",
+        "x",
+    )
+    assert found["marks"] == []
+    first, second = found["series"]
+    assert first == {
+        "label": "p = 1",
+        "x": [0.1, 0.5],
+        "y": [10.6, 11.0],
+        "low": [10.1, 10.5],
+        "high": [11.1, 11.5],
+        "n": 2,
+        "style": "solid",
+    }
+    assert (second["label"], second["y"]) == ("cubic", [30.6, 31.0])
+
+
+def test_a_line_of_lists_averages_them_elementwise(tmp_path: Path) -> None:
+    marks = (Mark(lambda s: s["p"][1] / 9, "critical"), Mark(0.5, "half"))
+    panel = Line(
+        "t",
+        "radii",
+        ("curve", "bad"),
+        "x",
+        "y",
+        where={"p": 3.0},
+        labels={"curve": "attack"},
+        styles={"bad": "dotted"},
+        marks=marks,
+    )
+    found = _panel(tmp_path, panel)
+    curve, bad = found["series"]
+    assert (curve["label"], curve["style"], curve["n"]) == ("attack", "solid", 4)
+    assert (bad["label"], bad["style"]) == ("bad", "dotted")
+    assert curve["x"] == RADII
+    assert curve["y"] == [3.0, 2.25, 1.5]
+    assert (curve["low"], curve["high"]) == ([3.0, 2.0, 1.0], [3.0, 2.5, 2.0])
+    assert bad["y"] == [None, 1.0, 2.0]
+    assert found["marks"] == [{"at": 0.333333, "label": "critical"}, {"at": 0.5, "label": "half"}]
+
+
+def test_curves_by_value_and_name_have_both_in_their_labels(tmp_path: Path) -> None:
+    panel = Line("t", "spread", ("value", "third"), "", "", by="p", labels={"third": "1/3"})
+    labels = [series["label"] for series in _panel(tmp_path, panel)["series"]]
+    assert labels == ["value, p = 1", "value, p = 3", "1/3, p = 1", "1/3, p = 3"]
+
+
+def test_a_curve_counts_the_fewest_trials_behind_a_point(tmp_path: Path) -> None:
+    experiment = _experiment(Line("t", "spread", ("third",), "", "", where={"p": 1.0}))
+    store = Store(tmp_path)
+    run(experiment.trials("paper")[:3], store, jobs=1)
+    (panel,) = summarise(experiment, "paper", store)["panels"]
+    assert panel["series"][0]["n"] == 1
+    assert panel["series"][0]["y"] == [0.333333, 0.333333]
+
+
+def test_bars_heat_and_scene_are_of_the_first_matching_trial(tmp_path: Path) -> None:
+    where = {"p": 3.0, "shape": [2, 3]}
+    assert _panel(tmp_path, Bars("b", "curve", "x", "y", where)) == {
+        "kind": "bars",
+        "title": "b",
+        "xlabel": "x",
+        "ylabel": "y",
+        "y": [3.0, 2.5, 2.0],
+    }
+    grid = [[3.0, 3.33333], [3.66667, 4.0], [4.33333, 4.66667]]
+    heat = _panel(tmp_path, Heat("h", "grid", "x", "y", "names", where, high=5.0))
+    axes = {"title": "h", "xlabel": "x", "ylabel": "y"}
+    colours = {"columns": ["a", "b"], "low": -1.0, "high": 5.0}
+    assert heat == {"kind": "heat", **axes, "z": grid, **colours}
+    assert _panel(tmp_path, Heat("h", "grid", "x", "y"))["columns"] is None
+
+    clouds = (Cloud("grid", "g", "arrows", "grid", "accent"), Cloud("none", "nobody"))
+    scene = _panel(tmp_path, Scene("s", clouds, where))
+    assert (scene["kind"], scene["dim"]) == ("scene", 2)
+    look = {"label": "g", "style": "arrows", "colour": "accent"}
+    assert scene["clouds"][0] == {**look, "points": grid, "heads": grid}
+    assert (scene["clouds"][1]["points"], scene["clouds"][1]["heads"]) == ([], None)
+    assert _panel(tmp_path, Scene("s", (Cloud("space", "x"),)))["dim"] == 3
+
+
+def test_what_is_not_there_is_a_missing_panel(tmp_path: Path) -> None:
+    panels = (
+        Line("l", "spread", ("value",), "", "", where={"spread": 0.1}),
+        Bars("b", "curve", "", "", where={"spread": 0.1}),
+        Heat("h", "grid", "", "", where={"spread": 0.1}),
+        Scene("s", (Cloud("none", ""),)),
+    )
+    experiment = _experiment(*panels, broken=0.1)
+    none = summarise(experiment, "paper", Store(tmp_path / "nothing"))
+    assert none["trials"] == {"done": 0, "failed": 0, "total": 8}
+    missing = {"kind": "missing", "title": "l", "reason": "no trial of it is done yet"}
+    assert none["panels"][0] == missing
+    found = _summary(tmp_path, experiment)["panels"]
+    assert [panel["kind"] for panel in found] == ["missing"] * 4
+    assert [panel["title"] for panel in found] == ["l", "b", "h", "s"]
+    assert found[1]["reason"] == "failed: ArithmeticError: broken on purpose"
+
+
+@pytest.mark.parametrize(
+    ("panel", "message"),
+    [
+        (Bars("b", "curve", "", "", {"q": 1}), r"where of 'b' must use parameters .*, got q"),
+        (Line("l", "spread", ("value",), "", "", by="q"), "where of 'l' must use parameters"),
+        (Line("l", "third", ("value",), "", ""), "x of a line must be a parameter"),
+        (Line("l", "radii", ("nothing",), "", ""), "name one of value, third.*got nothing"),
+        (Line("l", "radii", ("short",), "", ""), r"short must be as long as 'radii' \(3\), got 1"),
+        (Bars("b", "value", "", ""), "value must be a list"),
+        (Heat("h", "curve", "", ""), r"curve must be a \(rows, columns\) array"),
+        (Heat("h", "space", "", "", "names"), "names must name 3 columns"),
+        (Scene("s", (Cloud("grid", ""), Cloud("space", ""))), "s must have all clouds in 2 or"),
+    ],
+)
+def test_records_that_ask_for_nonsense_are_refused(
+    tmp_path: Path, panel: Panel, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        _panel(tmp_path, panel)
+
+
+def test_lists_of_different_places_are_not_averaged(tmp_path: Path) -> None:
+    panel = Line("l", "radii", ("curve",), "", "")
+    settings = {**_experiment().settings, "p": Setting([1.0, 9.0], "S")}
+    with pytest.raises(ValueError, match="radii must be the same list in all trials"):
+        _panel(tmp_path, panel, settings=settings)
+
+
+@pytest.mark.parametrize(
+    ("claim", "message"),
+    [
+        (Claim("q", "value", 1.0, 0.1, "", {"seed": 0}), "where of 'q' must use parameters"),
+        (Claim("q", "word", 1.0, 0.1, ""), "word must be a number for 'q'"),
+        (Claim("q", "curve", 1.0, 0.1, ""), "curve must be a number for 'q'"),
+    ],
+)
+def test_claims_that_ask_for_nonsense_are_refused(
+    tmp_path: Path, claim: Claim, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        _row(tmp_path, claim)
+
+
+def test_a_summary_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    panels = (Heat("h", "grid", "x", "y"), Line("l", "radii", ("bad",), "", ""))
+    summary = _summary(tmp_path, _experiment(*panels, claims=(Claim("q", "odd", 1.0, 0.1, ""),)))
+    path = tmp_path / "new" / "summary.json"
+    write_summary(path, summary)
+    assert load_summary(path) == summary
+    assert json.loads(path.read_text(), parse_constant=pytest.fail) == summary
+    assert [entry.name for entry in path.parent.iterdir()] == ["summary.json"]
+
+
+def test_bad_summaries_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "summary.json"
+    with pytest.raises(StoreError, match="no such file"):
+        load_summary(path)
+    for text in ("{", "[]", '{"rows": []}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"summary\.json must hold a summary"):
+            load_summary(path)

@@ -1,0 +1,11 @@
+from typing import Any
+
+import pytest
+
+from tests.report.examples import make_summary
+
+
+@pytest.fixture
+def summary() -> dict[str, Any]:
+    """A fresh copy for each test."""
+    return make_summary()

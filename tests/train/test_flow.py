@@ -1,0 +1,110 @@
+"""Gradient flow against closed forms, another library's integrator, and tiny steps of GD."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.optimize import brentq
+from scipy.special import expi
+
+from extremal.train import Loss, gd, gradient_flow
+from tests.train.twin import largest_difference, one_neuron, problem, scipy_flow
+
+
+def contribution(loss: str, start: float, time: float) -> float:
+    """c(time) of a balanced neuron along the only point x, y = 1, from c(0) = start.
+
+    f(x) = c = v ||w||, so c' = (v^2 + ||w||^2) (-l'(c)) = -2 c l'(c). With l = exp(-c),
+    c' = 2 c exp(-c) and Ei(c) grows by 2 t. With the logistic loss, c' = 2 c/(1 + exp(c)) and
+    log(c) + Ei(c) does.
+    """
+
+    def clock(c: float) -> float:
+        return expi(c) + (math.log(c) if loss == "logistic" else 0.0)
+
+    return brentq(lambda c: clock(c) - clock(start) - 2.0 * time, start, 60.0, xtol=1e-14)
+
+
+@pytest.mark.parametrize("loss", ["exp", "logistic"])
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, 4.0])
+def test_one_neuron_along_its_own_direction(p, loss):
+    net, data = one_neuron(p, 0.3)
+    gradient_flow(net, data, loss=loss, until=5.0, tolerance=1e-9)
+    assert float(net(data.x)) == pytest.approx(contribution(loss, 0.09, 5.0), rel=1e-7)
+
+
+@pytest.mark.parametrize("size", [1e-7, 1e-60])
+def test_small_initialisations_are_followed(size):
+    rest = -math.log(size)  # while f is small, the weights grow like exp(t)
+    net, data = one_neuron(3.0, size)
+    run = gradient_flow(net, data, until=rest + 10.0, tolerance=1e-9)
+    wanted = contribution("exp", size * size, rest + 10.0)
+    assert wanted > 1.0
+    assert float(net(data.x)) == pytest.approx(wanted, rel=1e-5)
+    assert run.info["steps"] < 2000
+
+
+CASES = {
+    "p=1.5": (1.5, "exp", {}, ()),
+    "p=2": (2.0, "exp", {}, ()),
+    "p=3": (3.0, "exp", {}, ()),
+    "p=3, logistic, biases": (3.0, "logistic", {"biases": True}, ()),
+    "p=3, classes, biases": (3.0, "cross-entropy", {"outputs": 3, "biases": True}, ()),
+    "p=2, classes, votes frozen": (2.0, "cross-entropy", {"outputs": 3}, ("votes",)),
+    "p=2, neurons frozen": (2.0, "exp", {}, ("neurons",)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_flow_against_scipy(case):
+    p, name, settings, frozen = CASES[case]
+    net, data = problem(p, **settings)
+    net.freeze(*frozen)
+    wanted = scipy_flow(net, data, Loss(name), 4.0)
+    start = scipy_flow(net, data, Loss(name), 1e-12)
+    assert largest_difference(start, wanted) > 0.1  # it is a long way
+    run = gradient_flow(net, data, loss=name, until=4.0, tolerance=1e-9)
+    assert largest_difference(net, wanted) < 1e-6
+    assert run.info["converged"]
+
+
+def test_relu_flow_against_tiny_steps():
+    errors = []
+    flow, data = problem(1.0)
+    gradient_flow(flow, data, until=2.0, tolerance=1e-8)
+    for steps in (1000, 4000):
+        net, _ = problem(1.0)
+        gd(net, data, lr=2.0 / steps, steps=steps)
+        errors.append(largest_difference(net, flow))
+    assert errors[1] < 1e-3
+    assert errors[1] < 0.5 * errors[0]
+
+
+@pytest.mark.parametrize("p", [1.5, 3.0])
+def test_error_falls_with_the_tolerance(p):
+    net, data = problem(p)
+    wanted = scipy_flow(net, data, Loss("exp"), 4.0)
+    errors = {}
+    for tolerance in (1e-4, 1e-6, 1e-8):
+        net, _ = problem(p)
+        gradient_flow(net, data, until=4.0, tolerance=tolerance)
+        errors[tolerance] = largest_difference(net, wanted)
+    assert errors[1e-4] < 1e-2
+    assert errors[1e-6] < 0.2 * errors[1e-4]
+    assert errors[1e-8] < 0.2 * errors[1e-6]
+
+
+def test_a_trial_step_that_overflows_is_rejected():
+    # A huge dead neuron makes the first trial so long that the loss overflows along it.
+    net, data = problem(2.0)
+    with torch.no_grad():
+        net.neurons[0] = 0.0
+        net.neurons[0, 0] = -1e9
+    points = data.take(data.x[:, 0] > 0)
+    assert len(points) >= 3
+    run = gradient_flow(net, points, until=50.0)
+    assert run.info["rejected"] > 0
+    assert torch.isfinite(net.neurons).all()
+    assert run.values["loss"][1] < run.values["loss"][0]
