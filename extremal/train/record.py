@@ -111,5 +111,5 @@ class Recorder:
         return DivergenceError(f"training diverged at time {time:g}: {advice}", trajectory)
 
     def _add(self, name: str, value: Tensor | float) -> None:
-        row = torch.as_tensor(value).detach().to("cpu", torch.float64, copy=True)
+        row = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
         self.rows.setdefault(name, []).append(row)

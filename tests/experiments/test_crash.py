@@ -56,7 +56,7 @@ def _killed(start: Start, place: Path, passing: int) -> None:
     assert len(workers) == 2
     assert all(alive(worker) for worker in workers)
     os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
+    process.wait()  # Not `communicate`: workers that live on would keep the pipe open.
     until(lambda: not any(alive(worker) for worker in workers))
     until(lambda: group(process.pid) == [])
     assert _finished(store, record) == list(range(passing))

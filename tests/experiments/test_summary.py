@@ -43,6 +43,7 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     numbers = {
         "value": 10.0 * p + spread + seed,
         "third": 1 / 3,
+        "seven": 0.7,
         "radii": RADII if p < 9 else [0.0, 0.5, 2.0],
         "curve": [p - radius * (1 + seed) for radius in RADII],
         "short": [1.0],
@@ -157,6 +158,11 @@ def test_the_rules_of_agreement(tmp_path: Path, rule: Any, published: float, ok:
     row = _row(tmp_path, Claim("q", "value", published, 0.1, "", where, rule))
     assert row["ours"] == 31.0
     assert row["ok"] is ok
+
+
+def test_decimal_fractions_agree_at_the_edge_of_the_tolerance(tmp_path: Path) -> None:
+    assert 0.8 - 0.1 > 0.7
+    assert _row(tmp_path, Claim("q", "seven", 0.8, 0.1, ""))["ok"] is True
 
 
 def test_published_values_can_depend_on_the_settings_at_the_scale(tmp_path: Path) -> None:

@@ -111,6 +111,23 @@ def test_accuracy_and_error_add_up_and_both_keep_their_digits(attack):
     assert accuracy == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.parametrize(("positive", "negative"), [(1, 9_999), (5_000, 5_000)])
+def test_many_centres_need_fine_quadrature(positive, negative):
+    # Clean error of one class: P(A <= 0 or A <= B), A ~ N(1, K_own s^2), B ~ N(0, K_opp s^2).
+    s, dim = 0.004, 10_000
+    expected = 0.0
+    for own, opposing in ((positive, negative), (negative, positive)):
+        a, b = s * math.sqrt(own), s * math.sqrt(opposing)
+
+        def density(v, a=a, b=b):
+            return norm.pdf(v) * norm.sf((1 - max(b * v, 0.0)) / a)
+
+        part = quad(density, -12, 12, points=[0.0, 1 / b], epsabs=0, epsrel=1e-10, limit=500)[0]
+        expected += own / (own + opposing) * part
+    error = theory.average_error(dim, positive, negative, s * math.sqrt(dim))
+    assert error == pytest.approx(expected, rel=1e-7)
+
+
 def test_limits_of_the_radius():
     numbers = (DIM, 6, 4, spread_for(0.01))
     assert theory.average_error(*numbers, radius=0.2) < 1e-25

@@ -46,7 +46,6 @@ def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     at_end = measure.following(net, expected)
     arrays = {
         "centers": mixture.centers,
-        "averages": torch.stack([mixture.average(1), mixture.average(-1)]),
         "positive_data": data.x[data.y > 0],
         "negative_data": data.x[data.y < 0],
     }
@@ -64,8 +63,8 @@ def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
 
 def _stage(name: str, neurons: Tensor, votes: Tensor) -> dict[str, Tensor]:
-    """The neurons by the sign of their vote, and their directions."""
+    """The neurons, and their directions by the sign of their vote."""
     unit = neurons / neurons.norm(dim=1, keepdim=True)
     chosen = {"positive": votes.detach() > 0, "negative": votes.detach() < 0}
-    parts = {f"{sign}_neurons_{name}": neurons[which] for sign, which in chosen.items()}
-    return parts | {f"{sign}_directions_{name}": unit[which] for sign, which in chosen.items()}
+    parts = {f"{sign}_directions_{name}": unit[which] for sign, which in chosen.items()}
+    return {f"neurons_{name}": neurons, **parts}

@@ -11,8 +11,8 @@ def _scene(title: str, p: float, stage: str) -> Scene:
             Cloud("negative_data", "negative data", colour="negative"),
             Cloud(f"positive_directions_{stage}", "directions, v > 0", "rays", colour="positive"),
             Cloud(f"negative_directions_{stage}", "directions, v < 0", "rays", colour="negative"),
-            Cloud(f"positive_neurons_{stage}", "neurons, v > 0", colour="accent"),
-            Cloud(f"negative_neurons_{stage}", "neurons, v < 0", colour="neutral"),
+            Cloud(f"neurons_{stage}", "neurons", colour="neutral"),
+            Cloud("centers", "subclass centres", "rays", colour="accent"),
         ),
         {"p": p},
     )

@@ -1,0 +1,92 @@
+"""Every shipped experiment, at smoke scale: it runs, its panels resolve, its claims hold."""
+
+import math
+
+import pytest
+import torch
+
+from extremal.experiments import SCALES, Store, get, names, run, summarise
+from extremal.experiments.studies.conjecture import half_radius
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("papers"))
+
+
+@pytest.mark.parametrize("name", names())
+def test_smoke_scale_runs_and_everything_resolves(name, store):
+    experiment = get(name)
+    report = run(experiment.trials("smoke"), store, jobs=1)
+    summary = summarise(experiment, "smoke", store)
+    assert report.failed == 0, summary["failures"]
+    assert summary["trials"]["done"] == summary["trials"]["total"]
+    assert all(panel["kind"] != "missing" for panel in summary["panels"])
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_scale_is_well_formed(name):
+    experiment = get(name)
+    assert experiment.name == name
+    for scale in SCALES:
+        trials = experiment.trials(scale)
+        assert len({trial.key for trial in trials}) == len(trials) > 0
+        for row in experiment.provenance(scale):
+            assert row["mark"] in "SAO"
+        for claim in experiment.claims:
+            matched = [t for t in trials if all(t.params[k] == v for k, v in claim.where.items())]
+            assert matched or scale not in claim.scales, claim.quantity
+
+
+def smoke_rows(name, store):
+    experiment = get(name)
+    run(experiment.trials("smoke"), store, jobs=1)
+    return {row["quantity"]: row for row in summarise(experiment, "smoke", store)["rows"]}
+
+
+def test_theorem_2_holds_in_the_span_and_not_as_printed(store):
+    rows = smoke_rows("min-vidal-2024/theorem-2", store)
+    false_as_printed = {
+        "p = 3, any w: most share to average",
+        "p = 1, span: least share to centre",
+    }
+    assert {quantity for quantity, row in rows.items() if not row["ok"]} == false_as_printed
+
+
+def test_lemma_1_bounds_the_error(store):
+    (row,) = smoke_rows("min-vidal-2024/lemma-1", store).values()
+    assert row["ok"]
+    assert row["low"] > 0.0  # something was measured
+
+
+def test_theorem_1_bounds_hold_and_are_met_by_the_attacks(store):
+    experiment = get("min-vidal-2024/theorem-1")
+    trials = experiment.trials("smoke")
+    run(trials, store, jobs=1)
+    for trial in trials:
+        numbers = store.read(trial).numbers
+        assert numbers["bounds_broken"] == 0
+        assert numbers["accuracy"][-1] < 0.5  # radius 0.8 is beyond both critical radii
+
+
+def test_the_smoke_networks_differ_as_the_theory_says(store):
+    experiment = get("min-vidal-2024/figure-2")
+    run(experiment.trials("smoke"), store, jobs=1)
+    by_power = {t.params["p"]: store.read(t).numbers for t in experiment.trials("smoke")}
+    assert by_power[1.0]["half_radius"] < by_power[3.0]["half_radius"]
+    assert by_power[3.0]["unfollowed"] == 0
+
+
+def test_half_radius_is_the_crossing():
+    assert half_radius([0.0, 1.0, 2.0], [1.0, 0.75, 0.25]) == pytest.approx(1.5)
+    assert half_radius([0.0, 1.0], [0.4, 0.1]) == 0.0
+    assert math.isinf(half_radius([0.0, 1.0], [1.0, 0.9]))
+
+
+def test_the_same_seed_gives_the_same_data_for_every_p(store):
+    experiment = get("min-vidal-2024/figure-1")
+    run(experiment.trials("smoke"), store, jobs=1)
+    first, second = (store.read(trial).arrays for trial in experiment.trials("smoke"))
+    assert torch.equal(first["positive_data"], second["positive_data"])
+    assert torch.equal(first["neurons_initial"], second["neurons_initial"])
+    assert not torch.equal(first["neurons_final"], second["neurons_final"])
