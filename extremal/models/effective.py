@@ -158,16 +158,14 @@ def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:
     kept = owner >= 0
     weight = torch.where(mass > 0, mass, 1e-300)[kept]
     groups = owner[kept]
-    total = torch.zeros(count, dtype=torch.float64).index_add_(0, groups, weight)
+    total = mass.new_zeros(count).index_add_(0, groups, weight)
     share = weight / total[groups]
-    mean = torch.zeros(count, net.dim, dtype=torch.float64)
+    mean = mass.new_zeros(count, net.dim)
     mean.index_add_(0, groups, share[:, None] * old.directions[kept])
     length = torch.linalg.vector_norm(mean, dim=1, keepdim=True)
     mean = mean / torch.where(length > 0, length, 1.0)
-    offset = torch.zeros(count, dtype=torch.float64).index_add_(
-        0, groups, share * old.offsets[kept]
-    )
-    summed = torch.zeros(net.outputs, count, dtype=torch.float64)
+    offset = mass.new_zeros(count).index_add_(0, groups, share * old.offsets[kept])
+    summed = mass.new_zeros(net.outputs, count)
     summed.index_add_(1, groups, old.contributions[:, kept])
     scale = summed.abs().amax(0).sqrt()
     scale = torch.where(scale > 0, scale, 1.0)  # neurons that cancel keep their direction

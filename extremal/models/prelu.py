@@ -142,8 +142,7 @@ class PReLUNet(nn.Module):
             out = out.squeeze(-1) if self.outputs == 1 else out
             given = cotangent(out) if callable(cotangent) else cotangent
             given = given.reshape(len(x), -1)  # (n, outputs)
-            alive = (norms > 0).to(x.dtype)
-            q = given @ self.votes * alive
+            q = given @ self.votes
             weighted = q * slope
             neurons = weighted.T @ z
             if self.p != 1.0:

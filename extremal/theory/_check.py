@@ -46,7 +46,7 @@ def integer(name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an int of at least `minimum`."""
     good = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= minimum
     require(good, name, f"be an integer >= {minimum}", value)
-    return int(value)  # type: ignore[call-overload, no-any-return]
+    return int(value)  # type: ignore[call-overload]
 
 
 def choice(name: str, value: object, options: Iterable[str]) -> None:

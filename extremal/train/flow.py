@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models import double
+from extremal.models import PReLUNet, double
 from extremal.train.descent import check_fit
 from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.loss import Loss, LossName, as_loss
@@ -56,8 +57,11 @@ def gradient_flow(
     Min & Vidal 2024, Section 2 (the paper writes the inclusion with the opposite sign; it is
     descent). Dormand-Prince 5(4) on the weights themselves, in float64, with steps such that the
     estimated error of a step is below `tolerance` of each neuron's own length, so that neurons of
-    1e-7 are followed as well as neurons of 1. At kinks (p = 1) the slope of relu at 0 is 0. The
-    network is trained in place and keeps its dtype. With a summed loss, time runs n times faster.
+    1e-7 are followed as well as neurons of 1. At kinks (p = 1) the slope of relu at 0 is 0, and the
+    flow may slide along a kink, where no step is short enough for that: a step is then also taken
+    if it moves no neuron by more than sqrt(tolerance) of its length, which is also the accuracy to
+    expect. The network is trained in place and keeps its dtype. With a summed loss, time runs n
+    times faster.
 
     `method="auto"` takes "general", which makes no assumption on the data. The flow is
     deterministic; `generator` is there for methods that subsample.
@@ -108,6 +112,7 @@ def _integrate(
         _, gradient = loss_and_gradient(twin, data.x, data.y, loss)
         return [-slope for slope in gradient.values()]
 
+    kinked = isinstance(twin, PReLUNet) and twin.p == 1.0
     time, first = 0.0, side(theta)
     step = _first_step(theta, first, tolerance, until)
     while time < until:
@@ -119,7 +124,8 @@ def _integrate(
             raise recorder.diverged(time, advice, method="general", steps=counts.accepted)
         stop = min(until, recorder.next_time())
         size = min(step, stop - time)
-        new, last, error = _attempt(theta, first, size, tolerance, side)
+        new, last, miss, moved = _attempt(theta, first, size, side)
+        error = min(miss / tolerance, moved / tolerance**0.5) if kinked else miss / tolerance
         factor = 0.9 * error ** (-1.0 / _ORDER) if error > 0 else 5.0
         factor = min(5.0, max(0.2, factor)) if math.isfinite(error) else 0.2
         if not error <= 1.0:
@@ -140,11 +146,12 @@ def _attempt(
     theta: list[Tensor],
     first: list[Tensor],
     size: float,
-    tolerance: float,
-    side: object,
-) -> tuple[list[Tensor], list[Tensor], float]:
-    """One step of length `size`: the new point, its right-hand side, the error over tolerance."""
-    assert callable(side)
+    side: Callable[[list[Tensor]], list[Tensor]],
+) -> tuple[list[Tensor], list[Tensor], float, float]:
+    """One step of length `size`: the new point, its right-hand side, its error, and its length.
+
+    Error and length are relative to the neurons, at worst; infinite if the trial left the numbers.
+    """
     slopes = [first]
     for weights in _STAGES:
         point = [
@@ -152,13 +159,14 @@ def _attempt(
             for i, t in enumerate(theta)
         ]
         slopes.append(side(point))
-    errors = []
-    for i, old in enumerate(theta):
-        miss = size * sum(w * k[i] for w, k in zip(_ERROR, slopes, strict=True) if w)
-        errors.append(_relative(torch.as_tensor(miss), old, point[i], theta[0]))
-    # max() would pass over the NaN that a trial far outside leaves.
-    worst = max(errors) if all(map(math.isfinite, errors)) else math.inf
-    return point, slopes[-1], worst / tolerance
+    miss, moved = [], []
+    for i, (old, new) in enumerate(zip(theta, point, strict=True)):
+        gap = size * sum(w * k[i] for w, k in zip(_ERROR, slopes, strict=True) if w)
+        miss.append(_relative(torch.as_tensor(gap), old, new, theta[0]))
+        moved.append(_relative(new - old, old, new, theta[0]))
+    if not all(map(math.isfinite, miss + moved)):  # max() would pass over a NaN
+        return point, slopes[-1], math.inf, math.inf
+    return point, slopes[-1], max(miss), max(moved)
 
 
 def _relative(miss: Tensor, old: Tensor, new: Tensor, neurons: Tensor) -> float:

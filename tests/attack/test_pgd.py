@@ -28,7 +28,7 @@ def separated(generator, count=20, dim=6, dtype=torch.float64):
 @pytest.mark.parametrize("start", ["zero", "random"])
 @pytest.mark.parametrize("norm", NORMS)
 def test_linear_network_breaks_at_its_distance(norm, start, generator):
-    """The distance is |<w, x> + b| / ||w||_dual: a thousandth more breaks, a thousandth less not."""
+    """At |<w, x> + b| / ||w||_dual: a thousandth more breaks, a thousandth less does not."""
     net, w, x, y, size = separated(generator)
     distance = size / torch.linalg.vector_norm(w, DUAL[norm])
     for factor, broken in ((0.999, False), (1.001, True)):

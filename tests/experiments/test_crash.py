@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from extremal.experiments import Experiment, Store, run, summarise, write_summary
+from extremal.experiments.worker import _interrupts_later
 
 from . import client
 from .client import alive, experiment, group, open_gate, until
@@ -112,6 +114,24 @@ def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: P
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
     until(lambda: group(process.pid) == [])
+
+
+def test_an_interrupt_that_another_thread_takes_waits_for_the_start_too() -> None:
+    go, reached = threading.Event(), False
+
+    def take() -> None:
+        go.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    # Started before the blocking, which it would inherit.
+    thread = threading.Thread(target=take)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt), _interrupts_later():
+        go.set()
+        thread.join()
+        reached = True
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_two_clients_can_share_a_store(start: Start, tmp_path: Path) -> None:

@@ -156,7 +156,9 @@ TABLE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "rule", "received", "act"), TABLE, ids=range(len(TABLE)))
+@pytest.mark.parametrize(
+    ("name", "rule", "received", "act"), TABLE, ids=[f"{row[0]}: {row[2]}" for row in TABLE]
+)
 def test_bad_input_is_refused_with_its_name_the_rule_and_what_came(name, rule, received, act):
     with pytest.raises(ValueError, match=rf"^{re.escape(name)} must .*{rule}.*, got .*{received}"):
         act()

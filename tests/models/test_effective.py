@@ -71,6 +71,9 @@ NETS = {
     "turned": lambda: repeated(Config(), 3.0, angle=1e-4),
     "turned, biases": lambda: repeated(BIASED, 1.0, angle=1e-3),
     "turned, all settings": lambda: repeated(FULL, 4.5, angle=1e-4),
+    "one direction, many offsets": lambda: with_weights(
+        repeated(BIASED, 1.0), hidden_bias=torch.ones(COPIES * KINDS)
+    ),
     "turned, float32": lambda: repeated(replace(PREPARED, dtype=torch.float32), 1.5, angle=1e-3),
     "cancelling": lambda: cancelling(Config(outputs=2), 3.0),
     "nearly silent": lambda: nearly_silent(3.0),

@@ -16,10 +16,10 @@ from extremal.models import Grouped, PReLUNet, Preparation, load, save
 from tests.models.nets import TRIPLES, Config, make_net, make_points
 
 
-def saved(folder: Path, config: Config | None = None) -> Path:
+def saved(folder: Path) -> Path:
     path = folder / "net.safetensors"
     full = Config(True, True, True, "each", "p", 3)
-    make_net(config or full, 3.0, torch.Generator().manual_seed(0)).save(path)
+    make_net(full, 3.0, torch.Generator().manual_seed(0)).save(path)
     return path
 
 
@@ -118,14 +118,14 @@ def test_a_flipped_bit_is_refused_or_harmless(tmp_path):
     raw, net = path.read_bytes(), load(path)
     (size,) = struct.unpack("<Q", raw[:8])
     messages = []
-    for place in [*range(8 + size), *range(8 + size, len(raw), 50)]:
-        flipped = raw[place] ^ (0x80 if place % 2 else 0x01)
+    for place in [*range(0, 8 + size, 2), *range(8 + size, len(raw), 50)]:
+        flipped = raw[place] ^ (0x80 if place % 4 else 0x01)
         path.write_bytes(raw[:place] + bytes([flipped]) + raw[place + 1 :])
         try:
             assert content(net) == content(load(path))
         except ValueError as error:
             messages.append(str(error))
-    assert len(messages) > size / 2
+    assert len(messages) > size / 4
     assert all(message.startswith("path must ") and str(path) in message for message in messages)
 
 

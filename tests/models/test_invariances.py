@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from extremal.models import Preparation
 from tests.models.nets import (
     POWERS,
     TRIPLES,
@@ -83,21 +82,6 @@ def test_centre_is_mapped_to_zero_with_finite_gradients(p, generator):
         assert all(bool(torch.isfinite(part).all()) for part in found)
         if config.normalize == 1.0:  # no derivative exists there; zero is the one that is taken
             assert bool((x.grad == 0).all() & (gradient == 0).all())
-
-
-@pytest.mark.parametrize(("dtype", "tiny"), [(torch.float32, 1e-30), (torch.float64, 1e-200)])
-@pytest.mark.parametrize("normalize", [0.5, 1.0])
-def test_normalising_is_exact_next_to_the_centre(dtype, tiny, normalize):
-    preparation = Preparation(normalize=normalize)
-    z = torch.tensor([[3.0, 0.0, 4.0]], dtype=dtype)
-    along = torch.tensor([[1.0, 2.0, 3.0]], dtype=dtype)
-    for size in (tiny, 1.0 / tiny):
-        near = (size * z).requires_grad_(True)
-        rtol = 1e-5 if dtype == torch.float32 else 1e-12
-        agree(preparation(near) / size ** (1 - normalize), preparation(z), rtol)
-        (by_autograd,) = torch.autograd.grad((preparation(near) * along).sum(), near)
-        for found in (by_autograd, preparation.pull_back(near.detach(), along)):
-            agree(found * size**normalize, preparation.pull_back(z, along), rtol)
 
 
 @pytest.mark.parametrize("hidden_bias", [False, True])

@@ -25,7 +25,7 @@ def test_one_step_of_gd(p, reduction):
     loss.value(twin(data.x), data.y).backward()
     with torch.no_grad():
         for part in twin.parameters():
-            part -= 0.07 * part.grad
+            part.sub_(0.07 * part.grad)
     gd(net, data, loss=loss, lr=0.07, steps=1)
     assert largest_difference(net, twin) < 1e-14
 
@@ -75,7 +75,7 @@ def test_each_epoch_of_sgd_visits_each_point_once():
     data = Dataset(x, torch.ones(11))
     run = sgd(spy, data, loss="logistic", lr=0.01, batch=4, steps=9, generator=seeded())
     assert [len(batch) for batch in spy.seen] == 3 * [4, 4, 3]
-    epochs = [sum(spy.seen[k : k + 3], []) for k in (0, 3, 6)]
+    epochs = [[v for batch in spy.seen[k : k + 3] for v in batch] for k in (0, 3, 6)]
     assert all(sorted(epoch) == x[:, 0].tolist() for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3  # a new order every time
     assert run.times.tolist() == pytest.approx([0.0, 0.09])

@@ -32,18 +32,18 @@ def contribution(loss: str, start: float, time: float) -> float:
 def test_one_neuron_along_its_own_direction(p, loss):
     net, data = one_neuron(p, 0.3)
     gradient_flow(net, data, loss=loss, until=5.0, tolerance=1e-9)
-    assert float(net(data.x)) == pytest.approx(contribution(loss, 0.09, 5.0), rel=1e-7)
+    assert net(data.x).item() == pytest.approx(contribution(loss, 0.09, 5.0), rel=1e-7)
 
 
 @pytest.mark.parametrize("size", [1e-7, 1e-60])
 def test_small_initialisations_are_followed(size):
     rest = -math.log(size)  # while f is small, the weights grow like exp(t)
     net, data = one_neuron(3.0, size)
-    run = gradient_flow(net, data, until=rest + 10.0, tolerance=1e-9)
+    run = gradient_flow(net, data, until=rest + 10.0, tolerance=1e-7)
     wanted = contribution("exp", size * size, rest + 10.0)
     assert wanted > 1.0
-    assert float(net(data.x)) == pytest.approx(wanted, rel=1e-5)
-    assert run.info["steps"] < 2000
+    assert net(data.x).item() == pytest.approx(wanted, rel=1e-4)
+    assert run.info["steps"] < 1500
 
 
 CASES = {

@@ -26,7 +26,7 @@ def test_gradient_is_autograd_s(p, name, outputs, frozen):
     for model in (net, twin):  # by hand, and the path of any other module
         found, gradient = loss_and_gradient(model, data.x, data.y, loss)
         assert not found.requires_grad
-        assert float(found) == pytest.approx(float(value), rel=1e-13)
+        assert float(found) == pytest.approx(value.item(), rel=1e-13)
         assert list(gradient) == list(wanted)
         for part, slope in gradient.items():
             torch.testing.assert_close(slope, wanted[part], rtol=0.0, atol=1e-12)

@@ -58,5 +58,5 @@ def test_bad_input(case):
 
 
 def test_unknown_reduction():
-    with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', got 'max'"):
+    with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', got max"):
         Loss("exp", "max")
