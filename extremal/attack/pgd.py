@@ -11,7 +11,9 @@ from extremal import _check
 from extremal.attack.ball import Ball
 from extremal.attack.recheck import BATCH, batches, check_points, verified
 from extremal.attack.result import AttackResult
-from extremal.models import double, margin, margin_gradient
+from extremal.models import PReLUNet, double, margin, margin_gradient
+
+_SEARCH_TOLERANCE = 1e-7  # about the rounding of a search in float32
 
 
 def pgd(
@@ -65,7 +67,13 @@ def published_pgd(
 
 
 def search_copy(net: nn.Module, x: Tensor) -> nn.Module:
-    """A copy of the network to search with: evaluation mode, the points' dtype."""
+    """A copy of the network to search with: evaluation mode, the points' dtype.
+
+    Of a shallow network without hidden biases it has the effective neurons only, which are few
+    after training from a small start. What the search finds is verified on the network itself.
+    """
+    if isinstance(net, PReLUNet) and net.hidden_bias is None:
+        net = net.effective(_SEARCH_TOLERANCE)
     return double(net).to(x.dtype)
 
 

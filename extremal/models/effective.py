@@ -137,19 +137,30 @@ def _merge(
     directions, offsets = old.directions[indices], old.offsets[indices]
     leaders: list[int] = []
     share = (effect / effect.sum().clamp(min=1e-300)).clamp(min=1.0 / len(indices))
-    allowance = _SHARE * budget * share
     slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0)
+    reach = (_SHARE * budget * share / (mass * slope).clamp(min=1e-300))[indices]
+    lonely = _lonely(directions, reach).tolist()
     for place, j in enumerate(indices.tolist()):
-        if leaders:
+        if leaders and not lonely[place]:
             gap = torch.linalg.vector_norm(directions[leaders] - directions[place], dim=1)
             gap += (offsets[leaders] - offsets[place]).abs()
             best = int(gap.argmin())
-            if mass[j] * slope * gap[best] <= allowance[j]:
+            if gap[best] <= reach[place]:
                 owner[j] = best
                 continue
         owner[j] = len(leaders)
         leaders.append(place)
     return owner
+
+
+def _lonely(directions: Tensor, reach: Tensor) -> Tensor:
+    """Whether no other direction is within each one's reach, (m,), in one matrix product.
+
+    The product's rounding is allowed for, so that "lonely" is certain and the rest is looked at.
+    """
+    square = 2.0 - 2.0 * directions @ directions.T
+    square.fill_diagonal_(torch.inf)
+    return square.amin(1) > reach**2 + 1e-12
 
 
 def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:

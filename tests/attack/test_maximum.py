@@ -162,3 +162,13 @@ def test_unblocked_leaves_out_what_the_box_holds():
     assert torch.equal(ball.unblocked(gradient, delta, x), wanted)
     assert torch.equal(ball.unblocked(-gradient, delta, x)[0, :3], -gradient[0, :3])
     assert Ball("l1", 1.0).unblocked(gradient, delta, x) is gradient
+
+
+def test_unblocked_counts_room_left_by_rounding_as_none():
+    """A projection may stop a few float32 spacings short of the face; a steepest l1 step that goes
+    on pushing there would stand still for ever."""
+    x = torch.full((1, 2), 0.5)
+    ball = Ball("l1", 0.7, (0.0, 1.0))
+    delta = torch.tensor([[0.5 * (1 - 5e-7), 0.2]])
+    gradient = torch.tensor([[2.0, 1.0]])
+    assert torch.equal(ball.unblocked(gradient, delta, x), torch.tensor([[0.0, 1.0]]))

@@ -198,3 +198,31 @@ def test_landed_points_are_inside_exactly(norm, box, dtype, generator):
     if ball.box is not None:
         low, high = ball.limits(x)
         assert bool(((point >= low) & (point <= high)).all())
+
+
+def test_l1_flat_segment_survives_rounding(generator):
+    """One room that equals the radius: the large coordinate fills it, the small one gets nothing.
+
+    s(tau) is flat at exactly the radius between the two, and its rounding falls on either side.
+    """
+    count = 2000
+    share = torch.rand(count, 3, generator=generator, dtype=torch.float64)
+    room = 0.1 + share[:, 0]
+    delta = torch.stack([5.0 + share[:, 1], 0.1 + share[:, 2]], 1)
+    x = torch.stack([2.0 - room, torch.zeros(count, dtype=torch.float64)], 1)
+    room = 2.0 - x[:, 0]
+    found = Ball("l1", room, (-9.0, 2.0)).project(delta, x)
+    wanted = torch.stack([room, torch.zeros_like(room)], 1)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=1e-14)
+
+
+def test_landing_on_a_face_of_the_box_stays_in_it(generator):
+    """high - x is larger than high, so that it rounds by more than the spacing of floats there."""
+    high = torch.full((50,), 0.3)
+    x = -torch.rand(200, 50, generator=generator)
+    ball = Ball("linf", 5.0, (high - 2.0, high))
+    delta = ball.linear_maximum(torch.ones_like(x), x)
+    assert bool((x + delta > high).any()), "the test must meet the case it is about"
+    point = ball.land(delta, x)
+    assert bool((point <= high).all())
+    torch.testing.assert_close(point, high.expand_as(x), rtol=1e-6, atol=0)

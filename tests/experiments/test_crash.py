@@ -117,7 +117,7 @@ def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: P
 
 
 def test_an_interrupt_that_another_thread_takes_waits_for_the_start_too() -> None:
-    go, reached = threading.Event(), False
+    go, reached = threading.Event(), threading.Event()
 
     def take() -> None:
         go.wait()
@@ -126,11 +126,16 @@ def test_an_interrupt_that_another_thread_takes_waits_for_the_start_too() -> Non
     # Started before the blocking, which it would inherit.
     thread = threading.Thread(target=take)
     thread.start()
-    with pytest.raises(KeyboardInterrupt), _interrupts_later():
-        go.set()
-        thread.join()
-        reached = True
-    assert reached
+
+    def begin() -> None:
+        with _interrupts_later():
+            go.set()
+            thread.join()
+            reached.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        begin()
+    assert reached.is_set()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -39,11 +39,11 @@ def test_one_neuron_along_its_own_direction(p, loss):
 def test_small_initialisations_are_followed(size):
     rest = -math.log(size)  # while f is small, the weights grow like exp(t)
     net, data = one_neuron(3.0, size)
-    run = gradient_flow(net, data, until=rest + 10.0, tolerance=1e-7)
+    run = gradient_flow(net, data, until=rest + 10.0)
     wanted = contribution("exp", size * size, rest + 10.0)
     assert wanted > 1.0
     assert net(data.x).item() == pytest.approx(wanted, rel=1e-4)
-    assert run.info["steps"] < 1500
+    assert run.info["steps"] < 1000
 
 
 CASES = {
@@ -62,10 +62,9 @@ def test_flow_against_scipy(case):
     p, name, settings, frozen = CASES[case]
     net, data = problem(p, **settings)
     net.freeze(*frozen)
-    wanted = scipy_flow(net, data, Loss(name), 4.0)
-    start = scipy_flow(net, data, Loss(name), 1e-12)
-    assert largest_difference(start, wanted) > 0.1  # it is a long way
-    run = gradient_flow(net, data, loss=name, until=4.0, tolerance=1e-9)
+    wanted = scipy_flow(net, data, Loss(name), 2.0)
+    assert largest_difference(net, wanted) > 0.1  # it is a long way
+    run = gradient_flow(net, data, loss=name, until=2.0, tolerance=1e-9)
     assert largest_difference(net, wanted) < 1e-6
     assert run.info["converged"]
 
@@ -74,7 +73,7 @@ def test_relu_flow_against_tiny_steps():
     errors = []
     flow, data = problem(1.0)
     gradient_flow(flow, data, until=2.0, tolerance=1e-8)
-    for steps in (1000, 4000):
+    for steps in (500, 2000):
         net, _ = problem(1.0)
         gd(net, data, lr=2.0 / steps, steps=steps)
         errors.append(largest_difference(net, flow))
@@ -85,15 +84,14 @@ def test_relu_flow_against_tiny_steps():
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_error_falls_with_the_tolerance(p):
     net, data = problem(p)
-    wanted = scipy_flow(net, data, Loss("exp"), 4.0)
+    wanted = scipy_flow(net, data, Loss("exp"), 2.0)
     errors = {}
-    for tolerance in (1e-4, 1e-6, 1e-8):
+    for tolerance in (1e-4, 1e-8):
         net, _ = problem(p)
-        gradient_flow(net, data, until=4.0, tolerance=tolerance)
+        gradient_flow(net, data, until=2.0, tolerance=tolerance)
         errors[tolerance] = largest_difference(net, wanted)
-    assert errors[1e-4] < 1e-2
-    assert errors[1e-6] < 0.2 * errors[1e-4]
-    assert errors[1e-8] < 0.2 * errors[1e-6]
+    assert 1e-6 < errors[1e-4] < 1e-2
+    assert errors[1e-8] < 0.02 * errors[1e-4]
 
 
 def test_a_trial_step_that_overflows_is_rejected():

@@ -14,16 +14,18 @@ from tests.train.twin import largest_difference, problem
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
-@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
-def test_loss_falls_and_balancedness_stays(p, outputs):
+@pytest.mark.parametrize(
+    ("p", "tolerance", "drift"), [(1, 1e-5, 1e-3), (1.5, 1e-8, 1e-6), (3, 1e-8, 1e-6)]
+)
+def test_loss_falls_and_balancedness_stays(p, tolerance, drift, outputs):
     net, data = problem(p, outputs=outputs)
     name = "exp" if outputs == 1 else "cross-entropy"
-    record = Record.log_spaced(1e-3, 8.0, 40, watch={"balance": balancedness})
-    run = gradient_flow(net, data, loss=name, until=10.0, tolerance=1e-8, record=record)
-    assert len(run) == 42
+    record = Record.log_spaced(1e-3, 4.0, 20, watch={"balance": balancedness})
+    run = gradient_flow(net, data, loss=name, until=5.0, tolerance=tolerance, record=record)
+    assert len(run) == 22
     assert run.values["loss"].diff().max() < 0
     balance = run.values["balance"]  # (m, width): votes squared minus neurons squared
-    assert float((balance - balance[0]).abs().max()) < 1e-6
+    assert float((balance - balance[0]).abs().max()) < drift
     assert float(balance[0].abs().min()) > 1e-2
 
 
@@ -40,9 +42,9 @@ def test_order_of_neurons_does_not_matter():
 
 def test_a_summed_loss_only_makes_time_faster():
     (mean, data), (total, _) = problem(2.0), problem(2.0)
-    gradient_flow(mean, data, until=11.0, tolerance=1e-9)
-    gradient_flow(total, data, loss=Loss("exp", "sum"), until=1.0, tolerance=1e-9)
-    assert largest_difference(mean, total) < 1e-9
+    gradient_flow(mean, data, until=5.5)
+    gradient_flow(total, data, loss=Loss("exp", "sum"), until=0.5)
+    assert largest_difference(mean, total) < 1e-5
 
 
 def test_record_times_are_hit_and_do_not_disturb():

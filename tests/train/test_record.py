@@ -37,7 +37,7 @@ def test_snapshots_reproduce_what_was_recorded():
         run.at(index, net)
         assert total_loss(net, data, Loss("exp")) == float(run.values["loss"][index])
         assert torch.equal(net.neurons[0].detach(), run.values["first"][index])
-        assert float(net.votes.norm()) == float(run.values["size"][index])
+        assert net.votes.norm().item() == float(run.values["size"][index])
         right = (data.y * net(data.x) > 0).double().mean()
         assert float(run.values["accuracy"][index]) == float(right)
 
