@@ -13,8 +13,9 @@ from extremal.attack.recheck import BATCH, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
 from extremal.data import OrthonormalMixture
 
-# The length of all steps together, in radii. On F^(3) and samples at radius 0.9, 100 steps leave
-# 99 % of the points standing with 2.5, 49 % with 10; on networks trained with a box it is the same.
+# The length of all steps together, in radii. From zero at radius 0.9, 100 steps left 99 % of 1000
+# samples standing on F^(3) with 2.5, 49 % with 10; on networks trained on boxed clusters, 64
+# dimensions, it made no difference.
 _TRAVEL = 10.0
 _CLOSED = "closed form"
 

@@ -195,3 +195,35 @@ def test_run_with_the_mixture_finds_what_pgd_does_not(generator):
     knowing = run(net, data.x, data.y, mixture=mix, group=data.group, **settings)
     assert knowing.accuracy == 0.0
     assert set(knowing.name) == {"center"}
+
+
+def test_along_prefers_a_later_direction_that_breaks_sooner():
+    """Both rays break the point; the second by half the length, though its margin is larger."""
+    net = linear([1.0, 4.0], 0.0)
+    x = torch.tensor([[0.95, 0.0]], dtype=torch.float64)
+    long, short = (torch.tensor(ray, dtype=torch.float64) for ray in ([-1.0, 0.0], [0.0, -1.0]))
+    for rays in ([long, short], [short, long]):
+        result = along(net, x, torch.tensor([1]), rays, Ball("l2", 1.0), fractions=(0.25, 1.0))
+        assert float(result.radius) == pytest.approx(0.25)
+        torch.testing.assert_close(result.x_adv, x + 0.25 * short)
+
+
+def test_along_tries_the_points_that_the_box_allows():
+    """At half the length the ray itself would do, but what the box leaves of it does not."""
+    net = linear([-1.0, -1.0], 1.6)
+    x = torch.tensor([[0.9, 0.0]], dtype=torch.float64)
+    ray = torch.ones(2, dtype=torch.float64)
+    free = along(net, x, torch.tensor([1]), ray, Ball("linf", 1.0))
+    boxed = along(net, x, torch.tensor([1]), ray, Ball("linf", 1.0, (0.0, 1.0)))
+    assert (float(free.radius), float(boxed.radius)) == pytest.approx((0.5, 0.75))
+    assert boxed.x_adv.tolist() == [[1.0, 0.75]]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_along_keeps_the_radius_around_float32_points(norm, generator):
+    x = 10 * torch.rand(40, 30, generator=generator) + 1
+    rays = torch.randn(40, 30, generator=generator)
+    result = along(linear([1.0] * 30, 0.0), x, torch.ones(40), rays, Ball(norm, 1e-2))
+    size = Ball(norm, 1e-2).norms(result.x_adv.double() - x.double())
+    assert bool((size <= 1e-2).all())
+    assert bool((size > 0).any())

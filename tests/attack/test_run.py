@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from extremal.attack import Ball, accuracy_curve, everything, pgd, published, run
+from extremal.attack import Ball, accuracy_curve, everything, pgd, published, run, verified
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import average_classifier, subclass_classifier
 from tests.attack.networks import linear
@@ -161,3 +161,17 @@ def test_curve_with_the_published_attack(generator):
     assert accuracies(steep, published) == [1.0] * 6
     assert accuracies(flat, everything) == [0.0] * 6
     assert accuracies(steep, everything) == [1.0] * 4 + [0.0] * 2
+
+
+def test_curve_counts_a_norm_within_the_slack_as_the_radius(generator):
+    """A foreign attack's float32 points may be outside by less than the re-check's 1e-5."""
+    x, y = torch.ones(4, 1, dtype=torch.float64), torch.ones(4)
+
+    def foreign(net, data, ball, generator):
+        far = data.x - ball.radius * (1 + 5e-6)
+        return verified(net, data.x, data.y, far, ball, "foreign")
+
+    net = linear([1.0], -0.5)
+    curve = accuracy_curve(net, Dataset(x, y), [0.4, 0.5], attack=foreign, generator=generator)
+    assert curve.accuracy.tolist() == [1.0, 0.0]
+    assert curve.radius.tolist() == [0.5] * 4

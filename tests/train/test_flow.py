@@ -73,12 +73,21 @@ def test_relu_flow_against_tiny_steps():
     errors = []
     flow, data = problem(1.0)
     gradient_flow(flow, data, until=2.0, tolerance=1e-8)
-    for steps in (500, 2000):
+    for steps in (400, 1600):
         net, _ = problem(1.0)
         gd(net, data, lr=2.0 / steps, steps=steps)
         errors.append(largest_difference(net, flow))
     assert errors[1] < 1e-3
     assert errors[1] < 0.5 * errors[0]
+
+
+def test_relu_flow_slides_along_kinks():
+    # Points of the other class hold neurons at <x, w> = 0, from both sides.
+    (net, data), (flow, _) = problem(1.0, seed=4), problem(1.0, seed=4)
+    gd(net, data, lr=1e-3, steps=1000)
+    run = gradient_flow(flow, data, until=1.0, tolerance=1e-5, max_steps=2000)
+    assert run.info["converged"]
+    assert largest_difference(net, flow) < 2e-3
 
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
