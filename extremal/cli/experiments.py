@@ -87,7 +87,7 @@ def run(
 def show(
     name: Annotated[str, typer.Argument(help="An experiment; `extremal list` shows them.")],
     scale: Annotated[
-        str | None, typer.Option("--scale", "-s", help="The largest stored one unless said.")
+        str | None, typer.Option("--scale", "-s", help="The largest finished one unless said.")
     ] = None,
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
@@ -120,7 +120,7 @@ def _run(
     trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
     store = Store(out)
     with shown_progress(experiment.name) as progress:
-        done = ex.run(trials, store, jobs=jobs or os.cpu_count() or 1, progress=progress)
+        done = ex.run(trials, store, jobs=_cores() if jobs is None else jobs, progress=progress)
     summary = ex.summarise(experiment, scale, store, seeds)  # type: ignore[arg-type]
     folder = _folder(out, experiment.name, scale)
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,12 +134,21 @@ def _run(
 def _from_runs(
     experiment: Experiment, scales: list[str], out: Path
 ) -> tuple[dict[str, Any], list[Path]] | None:
+    """The first scale that is finished, or else the first of which anything is stored.
+
+    Scales may share trials, so that a finished small one must not hide behind a begun large one.
+    """
     store = Store(out)
+    begun: list[tuple[dict[str, Any], list[Path]]] = []
     for scale in scales:
         summary = ex.summarise(experiment, scale, store)  # type: ignore[arg-type]
-        if summary["trials"]["done"] + summary["trials"]["failed"]:
-            return summary, sorted(_folder(out, experiment.name, scale).glob("*.*"))
-    return None
+        counts = summary["trials"]
+        found = summary, sorted(_folder(out, experiment.name, scale).glob("*.*"))
+        if counts["done"] + counts["failed"] == counts["total"]:
+            return found
+        if counts["done"] + counts["failed"]:
+            begun.append(found)
+    return begun[0] if begun else None
 
 
 def _from_shipped(
@@ -176,3 +185,7 @@ def _folder(out: Path, name: str, scale: str | Scale) -> Path:
 
 def _console() -> Console:
     return Console(width=None if Console().is_terminal else 80)
+
+
+def _cores() -> int:
+    return os.cpu_count() or 1

@@ -39,13 +39,14 @@ class Claim:
 
     `value` names a scalar in the trials' numbers; it is averaged over the trials whose parameters
     match `where`. `rule` says when it agrees: "near" within `tolerance` of the published value,
-    "below" at most it plus the tolerance, "above" at least it minus the tolerance.
+    "below" at most it plus the tolerance, "above" at least it minus the tolerance. Both numbers may
+    be functions of the settings.
     """
 
     quantity: str
     value: str
     published: float | Callable[[Settings], float]
-    tolerance: float
+    tolerance: float | Callable[[Settings], float]
     source: str
     where: Mapping[str, Any] = field(default_factory=dict)
     rule: Literal["near", "below", "above"] = "near"

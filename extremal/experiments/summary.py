@@ -78,7 +78,10 @@ def _row(
 ) -> dict[str, Any]:
     """Ours against published: the mean over the matching trials, with minimum and maximum."""
     check_where(claim.quantity, claim.where, trials)
-    published = float(claim.published(settings) if callable(claim.published) else claim.published)
+    published, tolerance = (
+        float(value(settings) if callable(value) else value)
+        for value in (claim.published, claim.tolerance)
+    )
     values = [look_up(claim.value, stored) for stored in matching(claim.where, done)]
     scalar = all(value is None or isinstance(value, int | float) for value in values)
     require(scalar, claim.value, f"be a number for {claim.quantity!r}", values)
@@ -89,19 +92,19 @@ def _row(
         "ours": ours,
         "low": low,
         "high": high,
-        "tolerance": claim.tolerance,
-        "ok": None if ours is None else _agrees(claim, ours, published),
+        "tolerance": tolerance,
+        "ok": None if ours is None else _agrees(claim.rule, ours, published, tolerance),
         "source": claim.source,
         "rule": claim.rule,
         "n": len(values),
     }
 
 
-def _agrees(claim: Claim, ours: float, published: float) -> bool:
+def _agrees(rule: str, ours: float, published: float, tolerance: float) -> bool:
     # Decimal fractions aren't exact in binary: 0.8 - 0.7 must be within 0.1.
-    margin = claim.tolerance + 1e-9 * max(1.0, abs(published))
+    margin = tolerance + 1e-9 * max(1.0, abs(published))
     above, below = ours >= published - margin, ours <= published + margin
-    return {"near": above and below, "above": above, "below": below}[claim.rule]
+    return {"near": above and below, "above": above, "below": below}[rule]
 
 
 def _provenance(experiment: Experiment, scale: Scale, seeds: int | None) -> list[dict[str, Any]]:
