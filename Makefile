@@ -31,6 +31,6 @@ check: setup  ## ruff, strict type check, import directions
 bench: setup  ## every benchmark, as JSON
 	@for name in $$(cd bench && ls [a-z]*.py | sed 's/\.py$$//'); do $(BIN)/extremal bench $$name --json || exit 1; done
 
-clean:  ## remove the environment and everything that was generated
+clean:  ## remove the environment and caches (runs/ stays)
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -10,11 +10,13 @@ import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 _DIGITS_SHOWN = 80
+T = TypeVar("T")
 
 
 def require(condition: bool, name: str, rule: str, received: object) -> None:
@@ -46,7 +48,7 @@ def number(
     if maximum is not None:
         rule += f"{' and' if 'number ' in rule else ''} <= {maximum:g}"
     good = isinstance(value, Real) and not isinstance(value, bool)
-    require(good, name, rule, value)
+    require(good, name, rule, _quoted(value))
     result = float(value)  # type: ignore[arg-type]
     inside = (
         math.isfinite(result)
@@ -62,7 +64,7 @@ def integer(name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an int of at least `minimum`."""
     rule = f"be an integer >= {minimum}"
     flag = isinstance(value, bool)
-    require(not flag and isinstance(value, Integral), name, rule, value)
+    require(not flag and isinstance(value, Integral), name, rule, _quoted(value))
     result = int(value)  # type: ignore[call-overload]
     require(result >= minimum, name, rule, value)
     return result
@@ -71,7 +73,18 @@ def integer(name: str, value: object, *, minimum: int) -> int:
 def choice(name: str, value: object, options: Iterable[object]) -> None:
     """Require that `value` is one of `options`."""
     known = list(options)
-    require(value in known, name, f"be one of {', '.join(map(repr, known))}", value)
+    require(value in known, name, f"be one of {', '.join(map(repr, known))}", _quoted(value))
+
+
+def instance(name: str, value: object, kind: type[T], rule: str) -> T:
+    """Return `value` if it is of a kind that `rule` says in words; else its type is shown."""
+    require(isinstance(value, kind), name, rule, type(value).__name__)
+    return value  # type: ignore[return-value]
+
+
+def module(name: str, value: object) -> nn.Module:
+    """Return `value` if it is a torch.nn.Module."""
+    return instance(name, value, nn.Module, "be a torch.nn.Module")
 
 
 def generator(name: str, value: object) -> torch.Generator:
@@ -133,3 +146,8 @@ def labels(name: str, value: object, *, count: int, outputs: int | None = None) 
         signed = set(seen) <= {-1, 1}
         require(signed or all(label >= 0 for label in seen), name, "be -1 / +1 or 0..C-1", seen)
     return result
+
+
+def _quoted(value: object) -> object:
+    """A string with its quotes, so that '3' is not taken for 3; `require` shows strings bare."""
+    return repr(value) if isinstance(value, str) else value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,6 +73,9 @@ def accuracy_curve(
     """
     _check.choice("norm", norm, NORMS)
     _check.generator("generator", generator)
+    _check.module("net", net)
+    _check.instance("data", data, Dataset, "be a Dataset")
+    _check.instance("radii", radii, Iterable, "be a sequence of numbers")
     wanted = [_check.number("radii", radius, minimum=0.0) for radius in radii]
     _check.require(len(wanted) > 0, "radii", "hold at least one number", radii)
     broken_at = torch.full((len(data),), torch.inf, dtype=torch.float64, device=data.x.device)

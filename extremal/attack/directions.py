@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack.ball import Ball
 from extremal.attack.pgd import clearly_broken, search_copy
-from extremal.attack.recheck import BATCH, batches, check_points, verified
+from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import AttackResult, worst
 from extremal.data import OrthonormalMixture
 from extremal.models import margin
@@ -26,6 +26,7 @@ def average_direction(mixture: OrthonormalMixture) -> Tensor:
     The attack on (x, y) is x - y r d_0 (Min & Vidal 2024, Theorem 1); it breaks the average
     classifier F near r = 1/sqrt(K).
     """
+    _check_mixture(mixture)
     plus = math.sqrt(mixture.positive) * mixture.average(1)
     minus = math.sqrt(mixture.negative) * mixture.average(-1)
     return (plus - minus) / math.sqrt(mixture.count)
@@ -68,10 +69,14 @@ def along(
     the step is cut by the box. Kept is the shortest step that breaks the point, else the one of
     least margin. One direction is in memory at a time.
     """
-    y = check_points(x, y)
+    y = check_points(net, x, y)
+    check_ball(ball)
+    _check.instance("fractions", fractions, Sequence, "be a sequence of numbers")
     _check.require(len(fractions) > 0, "fractions", "hold at least one number", fractions)
     shares = sorted(_check.number("fractions", s, above=0.0, maximum=1.0) for s in fractions)
     _check.integer("batch", batch, minimum=1)
+    rule = "be a tensor, or tensors one after the other"
+    _check.instance("directions", directions, Iterable, rule)
     twin = search_copy(net, x)
     with torch.no_grad():
         start = torch.cat([margin(twin, x[at], y[at]) for at in batches(len(x), batch)])
@@ -99,7 +104,8 @@ def structured(
     batch: int = BATCH,
 ) -> AttackResult:
     """The worst of both closed forms; without the subclasses `group`, of d_0 alone."""
-    y = check_points(x, y)
+    y = check_points(net, x, y)
+    check_ball(ball)
     signed = bool((y.abs() == 1).all())
     _check.require(signed, "y", "be -1 or +1 with a mixture", "other labels")
     away = -y.unsqueeze(1).to(x.dtype) * average_direction(mixture).to(x)
@@ -175,7 +181,12 @@ def _check_direction(direction: Tensor, x: Tensor) -> None:
     _check.finite("directions", direction)
 
 
+def _check_mixture(mixture: object) -> None:
+    _check.instance("mixture", mixture, OrthonormalMixture, "be an OrthonormalMixture")
+
+
 def _checked_group(mixture: OrthonormalMixture, group: Tensor) -> Tensor:
+    _check_mixture(mixture)
     rule = f"be an integer (n,) tensor with entries in 0..{mixture.count - 1}"
     _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)
     whole = group.ndim == 1 and group.dtype in (torch.int64, torch.int32) and len(group) > 0

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import Ball
-from extremal.attack.recheck import BATCH, batches, check_points, verified
+from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import AttackResult
 from extremal.models import PReLUNet, double, margin, margin_gradient
 
@@ -36,7 +36,8 @@ def pgd(
     gradient. The iterate of least margin is returned, and verified. A point leaves the batch once
     it is broken, or once it stands still, as where the gradient is zero.
     """
-    y = check_points(x, y)
+    y = check_points(net, x, y)
+    check_ball(ball)
     _check.integer("steps", steps, minimum=1)
     _check.choice("start", start, ("zero", "random"))
     _check.integer("batch", batch, minimum=1)

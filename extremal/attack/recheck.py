@@ -33,7 +33,8 @@ def verified(
     broken where the margin is <= 0. A point out of bounds raises an AttackViolation that names the
     attack and the worst excess. Where x itself is misclassified the result is x with radius 0.
     """
-    y = check_points(x, y)
+    y = check_points(net, x, y)
+    check_ball(ball)
     same = isinstance(x_adv, Tensor) and x_adv.shape == x.shape and x_adv.dtype == x.dtype
     seen = f"{x_adv.dtype} {tuple(x_adv.shape)}" if isinstance(x_adv, Tensor) else repr(x_adv)
     _check.require(same, "x_adv", f"be like x, {x.dtype} {tuple(x.shape)}", seen)
@@ -53,10 +54,16 @@ def verified(
     return AttackResult(x_adv, success, sizes, value, (CLEAN, name), found)
 
 
-def check_points(x: Tensor, y: Tensor) -> Tensor:
-    """Require points (n, dim) and their labels, which come back as int64 on x's device."""
+def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Require a network, points (n, dim) and their labels, returned as int64 on x's device."""
+    _check.module("net", net)
     _check.matrix("x", x)
     return _check.labels("y", y, count=len(x)).to(x.device)
+
+
+def check_ball(ball: object) -> None:
+    """Require a `Ball`."""
+    _check.instance("ball", ball, Ball, "be a Ball")
 
 
 def batches(count: int, size: int) -> Iterator[slice]:

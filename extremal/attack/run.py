@@ -41,14 +41,14 @@ def run(
     `steps` steps of 10 radius / steps each. An attack meets only the points that the ones before
     it left standing. Every result is verified in float64.
     """
-    y = check_points(x, y)
+    y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)
     _check.generator("generator", generator)
     known = mixture is None or isinstance(mixture, OrthonormalMixture)
     _check.require(known, "mixture", "be an OrthonormalMixture or None", type(mixture).__name__)
     alone = group is None or mixture is not None
     _check.require(alone, "group", "come with the mixture it belongs to", "no mixture")
-    counted = group is None or len(group) == len(x)
+    counted = group is None or (isinstance(group, Tensor) and group.shape == x.shape[:1])
     _check.require(counted, "group", f"have one entry for each of {len(x)} points", group)
     ball = Ball(norm, radius, box)
     result = verified(net, x, y, x, ball, CLEAN)

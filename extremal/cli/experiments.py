@@ -14,13 +14,33 @@ from rich.table import Table
 from extremal import experiments as ex
 from extremal import report
 from extremal.cli.progress import shown_progress
-from extremal.experiments import Experiment, Scale, Store
+from extremal.experiments import Experiment, Store
 
+_BEGUN = "begun.json"
+_FAILURES = 5  # how many are printed
 _SHIPPED = (Path("results"), Path(__file__).parents[2] / "results")
 
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in ex.names() if name.startswith(incomplete)]
+
+
+def _scales(incomplete: str) -> list[str]:
+    return [scale for scale in ex.SCALES if scale.startswith(incomplete)]
+
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="An experiment; `extremal list` shows them.", autocompletion=_names),
+]
 ScaleOption = Annotated[
     str,
-    typer.Option("--scale", "-s", help="smoke (seconds), quick (two minutes) or paper (hours)."),
+    typer.Option(
+        "--scale",
+        "-s",
+        help="smoke (seconds), quick (minutes) or paper (the paper's own sizes).",
+        autocompletion=_scales,
+    ),
 ]
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder that holds the runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -65,7 +85,7 @@ def list_experiments(as_json: JsonOption = False) -> None:
 
 
 def run(
-    name: Annotated[str, typer.Argument(help="An experiment; `extremal list` shows them.")],
+    name: NameArgument,
     scale: ScaleOption = "quick",
     seeds: Annotated[
         int | None, typer.Option(help="Repetitions, instead of the scale's own number.")
@@ -85,9 +105,12 @@ def run(
 
 
 def show(
-    name: Annotated[str, typer.Argument(help="An experiment; `extremal list` shows them.")],
+    name: NameArgument,
     scale: Annotated[
-        str | None, typer.Option("--scale", "-s", help="The largest finished one unless said.")
+        str | None,
+        typer.Option(
+            "--scale", "-s", help="The largest that was run unless said.", autocompletion=_scales
+        ),
     ] = None,
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
@@ -118,37 +141,38 @@ def _run(
     as_json: bool,
 ) -> None:
     trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
-    store = Store(out)
+    store, folder = Store(out), out / experiment.name / scale
+    _begin(folder, seeds)
     with shown_progress(experiment.name) as progress:
         done = ex.run(trials, store, jobs=_cores() if jobs is None else jobs, progress=progress)
     summary = ex.summarise(experiment, scale, store, seeds)  # type: ignore[arg-type]
-    folder = _folder(out, experiment.name, scale)
-    folder.mkdir(parents=True, exist_ok=True)
     ex.write_summary(folder / "summary.json", summary)
-    files = [folder / "summary.json", *report.write_report(summary, folder)]
-    _tell(summary, files, as_json)
+    report.write_report(summary, folder)
+    _tell(summary, _files(folder), as_json)
     if done.failed:
         raise typer.Exit(1)
+
+
+def _begin(folder: Path, seeds: int | None) -> None:
+    """Note in the run's folder that it was begun, and with how many seeds; `show` reads it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _BEGUN).write_text(json.dumps({"seeds": seeds}))
+    except OSError as error:
+        raise ex.StoreError(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 def _from_runs(
     experiment: Experiment, scales: list[str], out: Path
 ) -> tuple[dict[str, Any], list[Path]] | None:
-    """The first scale that is finished, or else the first of which anything is stored.
-
-    Scales may share trials, so that a finished small one must not hide behind a begun large one.
-    """
-    store = Store(out)
-    begun: list[tuple[dict[str, Any], list[Path]]] = []
+    """The first scale that was run, as far as it has come."""
     for scale in scales:
-        summary = ex.summarise(experiment, scale, store)  # type: ignore[arg-type]
-        counts = summary["trials"]
-        found = summary, sorted(_folder(out, experiment.name, scale).glob("*.*"))
-        if counts["done"] + counts["failed"] == counts["total"]:
-            return found
-        if counts["done"] + counts["failed"]:
-            begun.append(found)
-    return begun[0] if begun else None
+        folder = out / experiment.name / scale
+        if (folder / _BEGUN).is_file():
+            seeds = json.loads((folder / _BEGUN).read_text())["seeds"]
+            summary = ex.summarise(experiment, scale, Store(out), seeds)  # type: ignore[arg-type]
+            return summary, _files(folder)
+    return None
 
 
 def _from_shipped(
@@ -163,6 +187,7 @@ def _from_shipped(
 
 
 def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
+    axes = ex.get(summary["experiment"]).axes
     names = [str(path) for path in files]
     if as_json:
         keys = ("experiment", "scale", "trials", "rows")
@@ -172,15 +197,18 @@ def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
     console.print(report.rows_table(summary))
     counts = summary["trials"]
     console.print(f"{counts['done']} of {counts['total']} trials done, {counts['failed']} failed.")
-    for failure in summary["failures"][:5]:
+    for failure in summary["failures"][:_FAILURES]:
+        varied = ", ".join(f"{axis} = {failure['params'][axis]}" for axis in axes)
         reason = failure["reason"].splitlines()[0]
-        console.print(f"failed: seed {failure['seed']}: {reason}", markup=False)
+        console.print(f"failed: {varied}, seed {failure['seed']}: {reason}", markup=False)
+    if len(summary["failures"]) > _FAILURES:
+        console.print(f"... and {len(summary['failures']) - _FAILURES} more; see report.html")
     for path in names:
         console.print(path, markup=False, highlight=False, soft_wrap=True)
 
 
-def _folder(out: Path, name: str, scale: str | Scale) -> Path:
-    return out / name / scale
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.glob("*.*") if path.name != _BEGUN)
 
 
 def _console() -> Console:

@@ -1,17 +1,17 @@
-"""Files that are whole or absent: written under another name, flushed, then renamed."""
+"""The files of a store: strict JSON, errors of their own kind, and the cleaning up after kills."""
 
 from __future__ import annotations
 
 import json
-import os
 import time
-import uuid
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from extremal import _files
 
-class StoreError(Exception):
+
+class StoreError(_files.FileError):
     """Results can't be written or read: no space, no permission, no such place."""
 
 
@@ -25,35 +25,15 @@ def json_file(content: Mapping[str, object]) -> bytes:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that at every moment it is the old one, the new one or none.
-
-    The temporary file lies in the same folder, since a rename is atomic only within a file system.
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # Not tempfile: its files are for their owner only, and a store may be shared.
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise StoreError(f"cannot write {path}: {error.strerror or error}") from error
-        raise
+    """Write a result, whole or not at all; its folder is made where it is missing."""
+    with _store_errors():
+        _files.write_whole(path, data, make_folders=True)
 
 
 def read_whole(path: Path) -> bytes | None:
     """The content of a file, or None where there is none."""
-    try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise StoreError(f"cannot read {path}: {error.strerror or error}") from error
+    with _store_errors():
+        return _files.read_whole(path)
 
 
 def remove_stale(paths: Iterable[Path], age: float) -> None:
@@ -64,3 +44,12 @@ def remove_stale(paths: Iterable[Path], age: float) -> None:
         with suppress(OSError):
             if path.stat().st_mtime < before:
                 path.unlink()
+
+
+@contextmanager
+def _store_errors() -> Iterator[None]:
+    """Tell the store's errors from those of a study that reads or writes files of its own."""
+    try:
+        yield
+    except _files.FileError as error:
+        raise StoreError(str(error)) from error

@@ -38,15 +38,15 @@ class Claim:
     """A published (or predicted) number, and which of our numbers to hold against it.
 
     `value` names a scalar in the trials' numbers; it is averaged over the trials whose parameters
-    match `where`. `rule` says when it agrees: "near" within `tolerance` of the published value,
-    "below" at most it plus the tolerance, "above" at least it minus the tolerance. Both numbers may
-    be functions of the settings.
+    match `where`. `rule` says when it agrees: "near" where the mean is within `tolerance` of the
+    published value, "below" where every trial is at most it plus the tolerance, "above" where every
+    trial is at least it minus the tolerance. `published` may be a function of the settings.
     """
 
     quantity: str
     value: str
     published: float | Callable[[Settings], float]
-    tolerance: float | Callable[[Settings], float]
+    tolerance: float
     source: str
     where: Mapping[str, Any] = field(default_factory=dict)
     rule: Literal["near", "below", "above"] = "near"
@@ -159,6 +159,7 @@ class Experiment:
     smoke: Mapping[str, Any] = field(default_factory=dict)
     columns: int = 3
     notes: str = ""
+    version: int = 1  # of the study: raise it when the study computes something else
 
     def at(self, scale: Scale) -> dict[str, Any]:
         """The settings at a scale, as plain values."""
@@ -187,7 +188,12 @@ class Experiment:
         values.pop("seeds", None)
         grid = itertools.product(*(values[axis] for axis in self.axes))
         return [
-            Trial(self.study, {**values, **dict(zip(self.axes, point, strict=True))}, seed)
+            Trial(
+                self.study,
+                {**values, **dict(zip(self.axes, point, strict=True))},
+                seed,
+                self.version,
+            )
             for point in grid
             for seed in range(repeats)
         ]

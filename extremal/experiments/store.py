@@ -95,6 +95,8 @@ class Store:
             record = _parse(data, trial)
             damaged = path.with_suffix(".safetensors")
             names = _check_arrays(record["arrays"], damaged)
+        except StoreError:
+            raise  # Files that can't be read may well be whole.
         except (ValueError, KeyError, TypeError) as error:
             self._set_aside(path, damaged, str(error))
             return None
@@ -145,6 +147,7 @@ class Store:
     def _put(self, path: Path, trial: Trial, found: dict[str, Any]) -> None:
         record = {
             "study": trial.study,
+            "version": trial.version,
             "params": dict(trial.params),
             "seed": trial.seed,
             **found,
@@ -178,7 +181,7 @@ def _parse(data: bytes, trial: Trial) -> dict[str, Any]:
     body, _, _ = data.rpartition(_SEAL)
     require(data == _seal(body), "checksum", "fit the content", "another content")
     record: dict[str, Any] = json.loads(data)
-    key = Trial(record["study"], record["params"], record["seed"]).key
+    key = Trial(record["study"], record["params"], record["seed"], record["version"]).key
     require(key == trial.key, "key", f"be {trial.key}", key)
     return record
 

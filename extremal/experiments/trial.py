@@ -31,17 +31,23 @@ Study = Callable[[Mapping[str, Any], torch.Generator], Outcome]
 
 @dataclass(frozen=True)
 class Trial:
-    """A study ("module:function"), its parameters (JSON values, finite) and a seed."""
+    """A study ("module:function"), its parameters (JSON values, finite) and a seed.
+
+    `version` is that of the study: a record raises it when the study computes something else, so
+    that results of the old code are not taken for the new one's.
+    """
 
     study: str
     params: Mapping[str, Any]
     seed: int
+    version: int = 1
 
     def __post_init__(self) -> None:
         module, _, name = self.study.partition(":")
         good = bool(module) and name.isidentifier()
         require(good, "study", "have the form 'module:function'", self.study)
         integer("seed", self.seed, minimum=0)
+        integer("version", self.version, minimum=1)
         require(isinstance(self.params, Mapping), "params", "be a mapping", self.params)
         for key, value in self.params.items():
             require(isinstance(key, str), "params", "have strings as keys", key)
@@ -49,8 +55,13 @@ class Trial:
 
     @property
     def key(self) -> str:
-        """The content address: SHA-256 of the canonical JSON of study, parameters and seed."""
-        content = {"study": self.study, "params": dict(self.params), "seed": self.seed}
+        """The content address: SHA-256 of the canonical JSON of all that defines the trial."""
+        content = {
+            "study": self.study,
+            "version": self.version,
+            "params": dict(self.params),
+            "seed": self.seed,
+        }
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -51,13 +51,15 @@ def serve(connection: Connection, root: Path, client: int) -> None:
     """Compute trials as they come, until the client hangs up or dies."""
     threading.Thread(target=_watch, args=(client,), daemon=True).start()
     torch.set_num_threads(1)
-    store = Store(root)
+    # A client that hangs up while this side is sending wants nothing more.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        _serve(connection, Store(root))
+
+
+def _serve(connection: Connection, store: Store) -> None:
     connection.send(_READY)
     while True:
-        try:
-            trial = connection.recv()
-        except EOFError:
-            return
+        trial = connection.recv()
         try:
             connection.send(perform(trial, store))
         except StoreError as error:

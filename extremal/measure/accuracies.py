@@ -14,6 +14,7 @@ _BATCH = 4096
 
 def correct(net: nn.Module, data: Dataset) -> Tensor:
     """Whether each point's margin is positive, (n,) bool."""
+    _check_dataset(data)
     with torch.no_grad():
         parts = [
             margin(net, x, y) > 0
@@ -29,9 +30,14 @@ def accuracy(net: nn.Module, data: Dataset) -> float:
 
 def accuracy_by_group(net: nn.Module, data: Dataset) -> Tensor:
     """The accuracy on each group 0..K-1, (K,); NaN where a group has no point."""
+    _check_dataset(data)
     _check.require(data.group is not None, "data.group", "be known for accuracies by group", None)
     assert data.group is not None
     right = correct(net, data).double()
     count = int(data.group.max()) + 1
     sums = torch.zeros(count, dtype=torch.float64).index_add_(0, data.group, right)
     return sums / torch.bincount(data.group, minlength=count)
+
+
+def _check_dataset(data: object) -> None:
+    _check.instance("data", data, Dataset, "be a Dataset")

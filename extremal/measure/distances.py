@@ -64,6 +64,8 @@ def distance(
             _check.integer(name, count, minimum=1)
     for name, part in (("net", net), ("reference", reference)):
         _check_plain(name, part)
+    if fit is not None:
+        _check.instance("fit", fit, Dataset, "be a Dataset or None")
     same = net.dim == reference.dim
     _check.require(same, "reference", f"have dim {net.dim} like the network", reference.dim)
     if method == "paper":

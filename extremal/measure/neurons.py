@@ -16,6 +16,7 @@ def contributions(net: PReLUNet) -> Tensor:
 
     Min & Vidal 2024, Figure 2(b).
     """
+    _check_net(net)
     with torch.no_grad():
         votes = torch.linalg.vector_norm(net.votes.double(), dim=0)
         return votes * torch.linalg.vector_norm(net.neurons.double(), dim=1)
@@ -23,13 +24,19 @@ def contributions(net: PReLUNet) -> Tensor:
 
 def balancedness(net: PReLUNet) -> Tensor:
     """v_j^2 - ||w_j||^2 of each neuron, (width,): conserved by gradient flow (Du et al. 2018)."""
+    _check_net(net)
     with torch.no_grad():
         return net.votes.double().square().sum(0) - net.neurons.double().square().sum(1)
 
 
 def cosines(neurons: Tensor, directions: Tensor) -> Tensor:
     """cos(w_j, direction_k), (width, K), in float64; zero for a zero vector."""
-    _check.matrix("directions", directions, columns=neurons.shape[-1])
+    # Not `_check.matrix`: neurons that diverge while they are watched have no finite cosines.
+    rule = "be a floating-point tensor of shape (width, dim)"
+    _check.instance("neurons", neurons, Tensor, rule)
+    good = neurons.ndim == 2 and neurons.is_floating_point()
+    _check.require(good, "neurons", rule, f"shape {tuple(neurons.shape)} of {neurons.dtype}")
+    _check.matrix("directions", directions, columns=neurons.shape[1])
     with torch.no_grad():
         w, d = neurons.double(), directions.double()
         return _unit(w) @ _unit(d).T
@@ -92,6 +99,10 @@ def following(
     followed = set(best.indices[best.values >= threshold].tolist())
     left = tuple(k for k in range(len(directions)) if k not in followed)
     return Following(order, mass[order], best.indices, best.values, left, threshold)
+
+
+def _check_net(net: object) -> None:
+    _check.instance("net", net, PReLUNet, "be a PReLUNet")
 
 
 def _unit(rows: Tensor) -> Tensor:

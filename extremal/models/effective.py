@@ -99,7 +99,8 @@ def reduce(net: PReLUNet, tolerance: float) -> PReLUNet:
     tolerance * max_o sum_j |c_oj| relu(1 + offset_j)^p, the most that f could be there, and by the
     rounding of the result's weights to the network's dtype. The result carries its `reduction`,
     whose `bound` counts both and holds for any ball. Neurons that are silent on the whole ball of
-    norm 1 (offset <= -1) are dropped, however large they are beyond it.
+    norm 1 (offset <= -1) are dropped, however large they are beyond it. The result's parameters are
+    frozen: trained, it would be another network than its `reduction` describes.
     """
     _check.number("tolerance", tolerance, minimum=0.0)
     old = polar(net)
@@ -110,7 +111,7 @@ def reduce(net: PReLUNet, tolerance: float) -> PReLUNet:
     owner = _merge(old, mass.amax(0), effect.amax(0), kept, net.p, budget)
     small = _build(net, old, mass.amax(0), owner)
     small.reduction = _account(old, small, owner, mass)
-    return small
+    return small.freeze(*dict(small.named_parameters()))
 
 
 def _worth_keeping(effect: Tensor, budget: float) -> Tensor:

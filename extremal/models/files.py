@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._files import as_path, write_whole
 from extremal._version import __version__
 from extremal.models.grouped import Grouped
 from extremal.models.initial import Explicit
@@ -26,7 +25,10 @@ _RULE = "be a model file that extremal wrote"
 
 
 def save(net: nn.Module, path: str | Path) -> None:
-    """Write a `PReLUNet`, or a `Grouped` one, to `path`, by rename: no half-written file exists."""
+    """Write a `PReLUNet`, or a `Grouped` one, to `path`, whole or not at all.
+
+    Where that fails it is a `FileError`, a ValueError with the path and the reason.
+    """
     core = net.net if isinstance(net, Grouped) else net
     known = isinstance(core, PReLUNet)
     _check.require(known, "net", "be a PReLUNet or a Grouped one", type(net).__name__)
@@ -52,12 +54,12 @@ def save(net: nn.Module, path: str | Path) -> None:
         "network": network,
         "digest": _digest(network, tensors),
     }
-    _write(Path(path), to_bytes(tensors, metadata=metadata))
+    write_whole(path, to_bytes(tensors, metadata=metadata))
 
 
 def load(path: str | Path) -> nn.Module:
     """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError."""
-    file = Path(path)
+    file = as_path(path)
     _check.require(file.is_file(), "path", "name an existing model file", file)
     try:
         with safe_open(file, framework="pt") as opened:
@@ -108,19 +110,3 @@ def _digest(network: str, tensors: dict[str, Tensor]) -> str:
         seal.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
         seal.update(part.cpu().contiguous().view(torch.uint8).numpy().tobytes())
     return seal.hexdigest()
-
-
-def _write(path: Path, content: bytes) -> None:
-    good = path.parent.is_dir() and not path.is_dir()
-    _check.require(good, "path", "name a file in an existing folder", path)
-    # Not tempfile: its files are for their owner only, and models are shared.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
-    try:
-        with open(temporary, "xb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -21,6 +21,7 @@ class Grouped(nn.Module):
 
     def __init__(self, net: nn.Module, groups: Tensor, *, signed: bool = False) -> None:
         super().__init__()
+        _check.module("net", net)
         rule = "be a 1-D integer tensor with the group of each output, every group 0..G-1 used"
         _check.require(isinstance(groups, Tensor), "groups", rule, type(groups).__name__)
         whole = groups.ndim == 1 and not groups.is_floating_point() and len(groups) >= 2

@@ -17,6 +17,7 @@ def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     y f(x) for one output and labels -1 / +1; f_y(x) - max over t != y of f_t(x) for several outputs
     and labels 0..C-1.
     """
+    _check_pair(net, x)
     out = net(x)
     y = _labels_for(out, y)
     if out.ndim == 1:
@@ -31,6 +32,7 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
     Analytic for a `PReLUNet`, by autograd for any other module. Where two foreign outputs tie, one
     of them is taken.
     """
+    _check_pair(net, x)
     if isinstance(net, PReLUNet):
         return _analytic(net, x, y)
     with torch.enable_grad():
@@ -42,10 +44,15 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
 
 def double(net: nn.Module) -> nn.Module:
     """A float64 copy of a network in evaluation mode; the original is left as it is."""
-    twin = copy.deepcopy(net).double().eval()
+    twin = copy.deepcopy(_check.module("net", net)).double().eval()
     for parameter in twin.parameters():
         parameter.requires_grad_(False)
     return twin
+
+
+def _check_pair(net: object, x: object) -> None:
+    _check.module("net", net)
+    _check.instance("x", x, Tensor, "be a tensor of points")
 
 
 def _analytic(net: PReLUNet, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

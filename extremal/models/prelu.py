@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -170,13 +171,14 @@ class PReLUNet(nn.Module):
 
         Neurons of one direction (and offset) are merged, negligible ones dropped;
         `.reduction.bound(radius)` on the result bounds the largest change of f on a ball. See
-        `extremal.models.effective.reduce` for what `tolerance` means.
+        `extremal.models.effective.reduce` for what `tolerance` means. All parameters of the result
+        are frozen, and training it is refused: the bound holds for the weights it was made with.
         """
         from extremal.models.effective import reduce  # noqa: PLC0415 - it builds PReLUNets itself
 
         return reduce(self, tolerance)
 
-    def save(self, path: str) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the network as a safetensors file with a JSON header; `models.load` reads it."""
         from extremal.models.files import save  # noqa: PLC0415 - it knows every kind of network
 
@@ -189,7 +191,8 @@ class PReLUNet(nn.Module):
         return self
 
     def _prepared(self, x: Tensor) -> Tensor:
-        rule = f"have shape (n, {self.dim})"
+        rule = f"be a tensor of shape (n, {self.dim})"
+        _check.instance("x", x, Tensor, rule)
         good = x.ndim == 2 and x.shape[1] == self.dim
         _check.require(good, "x", rule, f"shape {tuple(x.shape)}")
         kind = self.neurons.dtype

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,7 @@ def average_classifier(
     with squares summing to sqrt(K1) over I_plus and to sqrt(K2) over I_minus. By default two
     neurons. A neuron in no subset is zero.
     """
+    _check_mixture(mixture)
     directions = torch.stack([mixture.average(1), mixture.average(-1)])
     sums = torch.tensor([mixture.positive, mixture.negative], dtype=torch.float64).sqrt()
     signs = torch.tensor([1.0, -1.0], dtype=torch.float64)
@@ -49,6 +50,7 @@ def subclass_classifier(
     non-empty sets of neurons, and `weights` (width,) the lambda >= 0 with squares summing to 1 over
     each. By default one neuron for each centre.
     """
+    _check_mixture(mixture)
     sums = torch.ones(mixture.count, dtype=torch.float64)
     signs = mixture.labels.double()
     return _by_claim(mixture.centers, sums, signs, p, subsets, weights, width, dtype)
@@ -66,6 +68,7 @@ class BayesClassifier(nn.Module):
 
     def __init__(self, mixture: OrthonormalMixture) -> None:
         super().__init__()
+        _check_mixture(mixture)
         self.outputs = 1
         self.positive = mixture.positive
         self.register_buffer("centers", mixture.centers.clone())
@@ -73,6 +76,11 @@ class BayesClassifier(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The log-ratio of the classes' likelihoods, (n,)."""
+        dim = self.centers.shape[1]
+        rule = f"be a floating-point tensor of shape (n, {dim})"
+        _check.instance("x", x, Tensor, rule)
+        good = x.ndim == 2 and x.shape[1] == dim and x.is_floating_point()
+        _check.require(good, "x", rule, f"shape {tuple(x.shape)} of {x.dtype}")
         inner = x @ self.centers.to(x.dtype).T  # (n, K)
         own, foreign = inner[:, : self.positive], inner[:, self.positive :]
         if self.sharpness is None:
@@ -87,6 +95,10 @@ def bayes_classifier(mixture: OrthonormalMixture) -> BayesClassifier:
     return BayesClassifier(mixture)
 
 
+def _check_mixture(mixture: object) -> None:
+    _check.instance("mixture", mixture, OrthonormalMixture, "be an OrthonormalMixture")
+
+
 def _by_claim(
     directions: Tensor,
     sums: Tensor,
@@ -99,17 +111,19 @@ def _by_claim(
 ) -> PReLUNet:
     """w_j = lambda_j direction_k, v_j = sign_k lambda_j for j in subset k; zero elsewhere."""
     count = len(directions)
-    subsets = [[k] for k in range(count)] if subsets is None else [list(s) for s in subsets]
-    members = [j for subset in subsets for j in subset]
-    disjoint = len(subsets) == count and all(subsets) and len(set(members)) == len(members)
     rule = f"be {count} non-empty disjoint sets of neurons"
+    subsets = [[k] for k in range(count)] if subsets is None else subsets
+    nested = isinstance(subsets, Collection) and all(isinstance(s, Collection) for s in subsets)
+    _check.require(nested, "subsets", rule, subsets)
+    each = [j for subset in subsets for j in subset]
+    members = [_check.integer("each neuron in subsets", j, minimum=0) for j in each]
+    disjoint = len(subsets) == count and all(map(len, subsets)) and len(set(members)) == len(each)
     _check.require(disjoint, "subsets", rule, subsets)
-    members = [_check.integer("each neuron in subsets", j, minimum=0) for j in members]
     least = max(members) + 1
     width = least if width is None else _check.integer("width", width, minimum=least)
     owner = torch.full((width,), -1)
     for k, subset in enumerate(subsets):
-        owner[torch.tensor(subset)] = k
+        owner[torch.tensor(list(subset))] = k
     scale = _lambdas(weights, owner, sums)
     neurons = scale.unsqueeze(1) * directions[owner.clamp(min=0)]
     votes = (scale * signs[owner.clamp(min=0)]).unsqueeze(0)

@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from extremal._check import choice, require
-from extremal.experiments.files import write_whole
+from extremal._files import write_whole
 from extremal.report.legends import place_legends, settle
 from extremal.report.panels import MARK_SIZE, draw_bars, draw_heat, draw_line, draw_missing
 from extremal.report.scenes import draw_scene
@@ -124,8 +124,8 @@ def save_figure(summary: Mapping[str, Any], folder: str | Path) -> list[Path]:
     figure = draw(summary)
     dateless = {"Title": str(summary["title"]), "CreationDate": None}
     png, pdf = Path(folder) / "figure.png", Path(folder) / "figure.pdf"
-    write_whole(png, _render(figure, "png", {"Software": None}))
-    write_whole(pdf, _render(figure, "pdf", dateless))
+    write_whole(png, _render(figure, "png", {"Software": None}), make_folders=True)
+    write_whole(pdf, _render(figure, "pdf", dateless), make_folders=True)
     return [png, pdf]
 
 

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from extremal.experiments.files import write_whole
+from extremal._files import write_whole
 from extremal.report.figure import check, png_bytes
 from extremal.report.interactive import figures
 from extremal.report.page_parts import SCRIPT, STYLE
@@ -28,7 +28,7 @@ def write_page(
 
     `picture` is the figure as PNG, which is drawn anew where it is not given.
     """
-    write_whole(Path(path), page(summary, picture=picture).encode())
+    write_whole(path, page(summary, picture=picture).encode(), make_folders=True)
     return Path(path)
 
 

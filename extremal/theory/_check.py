@@ -22,6 +22,11 @@ def require(condition: bool, name: str, rule: str, received: object) -> None:
         raise ValueError(f"{name} must {rule}, got {received}")
 
 
+def _quoted(value: object) -> object:
+    """A string with its quotes, so that '3' is not taken for 3; `require` shows strings bare."""
+    return repr(value) if isinstance(value, str) else value
+
+
 def number(
     name: str,
     value: object,
@@ -35,7 +40,8 @@ def number(
     limits += [f"> {above:g}"] if above > -math.inf else []
     limits += [f"<= {maximum:g}"] if maximum < math.inf else []
     rule = "be a finite number " + " and ".join(limits)
-    require(not isinstance(value, bool) and isinstance(value, Real), name, rule.strip(), value)
+    good = not isinstance(value, bool) and isinstance(value, Real)
+    require(good, name, rule.strip(), _quoted(value))
     result = float(value)  # type: ignore[arg-type]
     inside = math.isfinite(result) and minimum <= result <= maximum and result > above
     require(inside, name, rule.strip(), value)
@@ -45,14 +51,14 @@ def number(
 def integer(name: str, value: object, *, minimum: int) -> int:
     """Return `value` as an int of at least `minimum`."""
     good = not isinstance(value, bool) and isinstance(value, Integral) and int(value) >= minimum
-    require(good, name, f"be an integer >= {minimum}", value)
+    require(good, name, f"be an integer >= {minimum}", _quoted(value))
     return int(value)  # type: ignore[call-overload]
 
 
 def choice(name: str, value: object, options: Iterable[str]) -> None:
     """Require that `value` is one of `options`."""
     known = list(options)
-    require(value in known, name, f"be one of {', '.join(map(repr, known))}", repr(value))
+    require(value in known, name, f"be one of {', '.join(map(repr, known))}", _quoted(value))
 
 
 def matrix(name: str, value: object, *, columns: int | None = None) -> Tensor:
@@ -64,6 +70,18 @@ def matrix(name: str, value: object, *, columns: int | None = None) -> Tensor:
     seen = f"shape {tuple(value.shape)} of {value.dtype}"
     shaped = value.ndim == 2 and min(value.shape) >= 1 and value.is_floating_point()
     require(shaped and columns in {None, value.shape[-1]}, name, rule, seen)
+    require(bool(torch.isfinite(value).all()), name, rule, "NaN or infinite entries")
+    return value
+
+
+def vector(name: str, value: object, *, size: int | None = None) -> Tensor:
+    """Return `value` if it is a non-empty, finite, floating-point (size,) tensor."""
+    rule = f"be a finite floating-point tensor of shape ({'n' if size is None else size},)"
+    require(isinstance(value, Tensor), name, rule, type(value).__name__)
+    assert isinstance(value, Tensor)
+    shaped = value.ndim == 1 and len(value) >= 1 and value.is_floating_point()
+    seen = f"shape {tuple(value.shape)} of {value.dtype}"
+    require(shaped and size in {None, len(value)}, name, rule, seen)
     require(bool(torch.isfinite(value).all()), name, rule, "NaN or infinite entries")
     return value
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 
-from extremal.theory._check import integer, matrix, number, require, signs, unit_rows
+from extremal.theory._check import integer, matrix, number, require, signs, unit_rows, vector
 from extremal.theory.vector_field import directions
 
 
@@ -54,10 +53,10 @@ def average_drift_sign(w: Tensor, centers: Tensor, p: float, tolerance: float = 
     sum z^2 <= 1 only adds to g_p(2) - g_p(1), and active opposing centres only to the drift.
     """
     centers = matrix("centers", centers)
-    w = matrix("w", w[None, :], columns=centers.shape[1])
+    w = vector("w", w, size=centers.shape[1])
     p = number("p", p, minimum=1.0)
     tolerance = number("tolerance", tolerance, minimum=0.0)
-    u, own = directions(w.double())[0], centers.double()
+    u, own = directions(w.double()[None, :])[0], centers.double()
     z = own @ u
     positive = z[z > 0]
     if len(positive) == 0 or bool((z < -tolerance).any()):
@@ -111,6 +110,6 @@ def power_product(q: float, z: Tensor, p: float) -> float:
     """
     q = number("q", q)
     p = number("p", p, minimum=1.0)
-    good = z.ndim == 1 and len(z) > 0 and bool((z > 0).all()) and bool(torch.isfinite(z).all())
-    require(good, "z", "be a vector of positive numbers", tuple(z.shape))
+    z = vector("z", z)
+    require(bool((z > 0).all()), "z", "be a vector of positive numbers", f"{float(z.min()):g}")
     return float((z**q).sum() * (z ** (p + 1.0 - q)).sum())

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from extremal.theory._check import choice, matrix, number, require, signs
+from extremal.theory._check import choice, matrix, number, require, signs, vector
 
 
 def field(
@@ -45,8 +45,8 @@ def projected_field(w: Tensor, x: Tensor, y: Tensor, p: float) -> Tensor:
     Min & Vidal 2024, eq. 6: d/dt w_j/||w_j|| is close to sign(v_j(0)) times this while all neurons
     are small (`alignment_error` says how close and how long).
     """
-    u = directions(w)
     pull = field(w, x, y, p)
+    u = directions(w)
     return pull - (pull * u).sum(dim=1, keepdim=True) * u
 
 
@@ -57,8 +57,8 @@ def cosine_drift(w: Tensor, target: Tensor, x: Tensor, y: Tensor, p: float) -> T
     this. `target` has shape (D,). Min & Vidal 2024, eq. 67 and 83 without their error term.
     """
     flow = projected_field(w, x, y, p)
-    target = matrix("target", target[None, :], columns=flow.shape[1])
-    return flow @ directions(target, "target")[0]
+    target = vector("target", target, size=flow.shape[1])
+    return flow @ directions(target[None, :], "target")[0]
 
 
 def directions(w: Tensor, name: str = "w") -> Tensor:

@@ -116,6 +116,8 @@ def _descend(
 
 def check_fit(net: nn.Module, train: Dataset, loss: Loss) -> None:
     """Require that network, labels and loss belong together."""
+    _check.module("net", net)
+    _check_dataset(train)
     outputs = getattr(net, "outputs", None)
     if outputs is None:
         with torch.no_grad():
@@ -128,6 +130,10 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss) -> None:
     _check.labels("train.y", train.y, count=len(train), outputs=outputs)
     dim = getattr(net, "dim", train.dim)
     _check.require(dim == train.dim, "train.x", f"have {dim} columns", train.dim)
+
+
+def _check_dataset(train: object) -> None:
+    _check.instance("train", train, Dataset, "be a Dataset")
 
 
 def _plain(net: nn.Module, lr: float) -> Update:
@@ -144,6 +150,7 @@ def _plain(net: nn.Module, lr: float) -> Update:
 def _batches(
     train: Dataset, batch: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
+    _check_dataset(train)
     size = _check.integer("batch", batch, minimum=1)
     _check.require(size <= len(train), "batch", f"be at most {len(train)} points", size)
     _check.generator("generator", generator)

@@ -17,6 +17,7 @@ _BATCH = 8192
 
 def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
     """The parameters that training changes; at least one."""
+    _check.module("net", net)
     parts = {name: part for name, part in net.named_parameters() if part.requires_grad}
     _check.require(bool(parts), "net", "have a parameter that is not frozen", "none")
     return parts

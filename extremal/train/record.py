@@ -22,7 +22,7 @@ Watch = Callable[[nn.Module], Tensor | float]
 
 @dataclass(frozen=True)
 class Record:
-    """Record at the times `at`, and always at the start and the end.
+    """Record at the times `at`, and always at the start and the end, beyond which none may lie.
 
     The loss and the accuracy on the training data are always recorded; `watch` maps names to
     functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
@@ -34,8 +34,12 @@ class Record:
     snapshots: bool = False
 
     def __post_init__(self) -> None:
-        for time in self.at:
-            _check.number("record.at", time, minimum=0.0)
+        times = tuple(_check.number("record.at", t, minimum=0.0) for t in _listed(self.at))
+        object.__setattr__(self, "at", times)
+        rule = "map names to functions of the network"
+        _check.instance("record.watch", self.watch, Mapping, rule)
+        able = all(isinstance(k, str) and callable(watch) for k, watch in self.watch.items())
+        _check.require(able, "record.watch", rule, self.watch)
         taken = sorted({"loss", "accuracy"} & set(self.watch))
         _check.require(not taken, "record.watch", "use names other than loss and accuracy", taken)
 
@@ -47,6 +51,14 @@ class Record:
         _check.integer("count", count, minimum=2)
         steps = torch.linspace(math.log(low), math.log(high), count, dtype=torch.float64)
         return cls(at=tuple(steps.exp().tolist()), **others)
+
+
+def _listed(times: Sequence[float]) -> list[float]:
+    try:
+        return list(times)
+    except TypeError as error:
+        rule = "be a sequence of times"
+        raise ValueError(f"record.at must {rule}, got {times!r}") from error
 
 
 class DivergenceError(RuntimeError):
@@ -63,7 +75,12 @@ class Recorder:
     def __init__(
         self, record: Record | None, net: nn.Module, data: Dataset, loss: Loss, until: float
     ) -> None:
+        if record is not None:
+            _check.instance("record", record, Record, "be a Record or None")
         self.record = record or Record()
+        last = max(self.record.at, default=0.0)
+        rule = f"lie within the training time, at most {until:g}"
+        _check.require(last <= until * (1.0 + 1e-9), "record.at", rule, last)
         self.net, self.data, self.loss = net, data, loss
         self.pending = [t for t in sorted(set(self.record.at)) if 0.0 < t < until * (1.0 - 1e-9)]
         self.times: list[float] = []

@@ -10,12 +10,14 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._files import as_path, write_whole
 
 _FORMAT = "extremal-trajectory-1"
+_RULE = "be a trajectory file that extremal wrote"
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,30 +48,47 @@ class Trajectory:
         return net
 
     def save(self, path: str | Path) -> None:
-        """Write a safetensors file with the info as JSON in its header."""
+        """Write a safetensors file with the info as JSON in its header, whole or not at all.
+
+        Where that fails it is a `FileError`, a ValueError with the path and the reason.
+        """
         tensors = {"times": self.times.contiguous()}
         for kind in ("values", "snapshots"):
             for name, value in getattr(self, kind).items():
                 tensors[f"{kind}/{name}"] = value.contiguous()
-        save_file(tensors, path, {"format": _FORMAT, "info": json.dumps(dict(self.info))})
+        metadata = {"format": _FORMAT, "info": json.dumps(dict(self.info))}
+        write_whole(path, to_bytes(tensors, metadata=metadata))
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
         """Read what `save` wrote; a missing, broken or foreign file is a ValueError."""
-        _check.require(Path(path).is_file(), "path", "name an existing trajectory file", str(path))
-        rule = "be a trajectory file that extremal wrote"
+        file = as_path(path)
+        _check.require(file.is_file(), "path", "name an existing trajectory file", file)
         try:
-            with safe_open(path, framework="pt") as opened:
+            with safe_open(file, framework="pt") as opened:
                 metadata = opened.metadata() or {}
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise ValueError(f"path must {rule}, got {path} ({error})") from error
-        whole = "times" in tensors and "info" in metadata
-        _check.require(whole and metadata.get("format") == _FORMAT, "path", rule, str(path))
-        parts: dict[str, dict[str, Tensor]] = {"values": {}, "snapshots": {}}
-        for name, value in tensors.items():
-            kind, _, rest = name.partition("/")
-            if rest:
-                parts[kind][rest] = value
-        info = json.loads(metadata["info"])
-        return cls(tensors["times"], parts["values"], parts["snapshots"], info)
+            _check.choice("format", metadata.get("format"), [_FORMAT])
+            info = json.loads(metadata.get("info", ""))
+            _check.require(isinstance(info, dict), "info", "be a mapping", type(info).__name__)
+            return _rebuild(tensors, info)
+        except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+            raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
+
+
+def _rebuild(tensors: dict[str, Tensor], info: dict[str, Any]) -> Trajectory:
+    """The trajectory of a file's tensors, each with a row for each of the times."""
+    names = sorted(tensors)
+    _check.require("times" in tensors, "tensors", "hold the times", names)
+    times = tensors["times"]
+    _check.require(times.ndim == 1, "times", "have shape (m,)", f"shape {tuple(times.shape)}")
+    parts: dict[str, dict[str, Tensor]] = {"values": {}, "snapshots": {}}
+    for name in names:
+        if name == "times":
+            continue
+        kind, slash, rest = name.partition("/")
+        _check.require(bool(slash) and kind in parts, "tensors", "be values or snapshots", name)
+        shape = tuple(tensors[name].shape)
+        _check.require(shape[:1] == times.shape, name, f"have {len(times)} rows", f"shape {shape}")
+        parts[kind][rest] = tensors[name]
+    return Trajectory(times, parts["values"], parts["snapshots"], info)

@@ -59,11 +59,48 @@ def test_run_prints_what_show_prints_as_json(tmp_path):
     out = str(tmp_path)
     ran = extremal("run", FAST, "-s", "quick", "-o", out, "-j", "1", "--json")
     shown = extremal("show", FAST, "-o", out, "--json")
-    assert json.loads(ran.stdout)["rows"] == json.loads(shown.stdout)["rows"]
+    assert json.loads(ran.stdout) == json.loads(shown.stdout)
+    assert json.loads(shown.stdout)["scale"] == "quick"
     row = json.loads(shown.stdout)["rows"][0]
     wanted = {"quantity", "published", "ours", "low", "high", "tolerance", "ok", "source"}
     assert set(row) >= wanted
     assert row["ok"] is True
+
+
+def test_show_remembers_the_seeds_and_works_before_the_end(tmp_path):
+    out, name = str(tmp_path), "min-vidal-2024/theorem-2"
+    ran = extremal("run", name, "-s", "smoke", "-o", out, "-j", "1", "--seeds", "2", "--json")
+    assert json.loads(ran.stdout)["trials"]["total"] == 16
+    stored = sorted((tmp_path / "trials").glob("*/*.json"))
+    for path in stored[:6]:
+        path.unlink()
+    shown = json.loads(extremal("show", name, "-o", out, "--json").stdout)
+    assert shown["trials"] == {"done": 10, "failed": 0, "total": 16}
+
+
+def test_workers_that_come_too_late_are_quiet(tmp_path):
+    ran = extremal("run", FAST, "-s", "smoke", "-o", str(tmp_path), "-j", "5")
+    assert ran.returncode == 0
+    assert "Traceback" not in ran.stderr
+    assert "Error" not in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("run min-vidal-2024/figure-", "min-vidal-2024/figure-7"), ("run demo --scale q", "quick")],
+)
+def test_completion_knows_experiments_and_scales(words, expected):
+    environment = {
+        **os.environ,
+        "_EXTREMAL_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"extremal {words}",
+        "COMP_CWORD": str(len(words.split())),
+    }
+    code = "import sys; sys.argv[0] = 'extremal'; from extremal.cli.main import main; main()"
+    told = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
+    )
+    assert expected in told.stdout.split()
 
 
 def test_show_falls_back_to_the_shipped_results(tmp_path):
@@ -84,6 +121,7 @@ MISTAKES = {
     "no name": (["run"], ["name"]),
     "unknown benchmark": (["bench", "nothing"], ["name", "gradients", "nothing"]),
     "folder that can't be written": (["run", FAST, "--out", "{file}/runs"], ["{file}"]),
+    "a file in the place of a folder": (["run", FAST, "-s", "smoke", "-o", "{odd}"], ["{odd}"]),
 }
 
 
@@ -92,9 +130,16 @@ def test_a_mistake_is_one_line_and_exit_code_2(mistake, tmp_path):
     arguments, words = MISTAKES[mistake]
     file = tmp_path / "a-file"
     file.write_text("")
-    told = extremal(*[word.replace("{file}", str(file)) for word in arguments], cwd=tmp_path)
+    odd = tmp_path / "odd"
+    odd.mkdir()
+    (odd / FAST.split("/", maxsplit=1)[0]).write_text("")
+
+    def filled(word: str) -> str:
+        return word.replace("{file}", str(file)).replace("{odd}", str(odd))
+
+    told = extremal(*map(filled, arguments), cwd=tmp_path)
     assert told.returncode == 2
     assert told.stdout == ""
     assert len(told.stderr.strip().splitlines()) == 1, told.stderr
     for word in words:
-        assert word.replace("{file}", str(file)) in told.stderr
+        assert filled(word) in told.stderr

@@ -15,6 +15,7 @@ import pytest
 
 from extremal.experiments import Experiment, Store, run, summarise, write_summary
 from extremal.experiments.worker import _interrupts_later
+from extremal.report import save_figure
 
 from . import client
 from .client import alive, experiment, group, open_gate, until
@@ -82,13 +83,15 @@ def test_killed_twice_and_run_again_loses_nothing_and_does_nothing_twice(
 
     other = Store(tmp_path / "elsewhere")
     run(trials, other, jobs=1)
-    written = []
+    written, pictures = [], []
     for place in (store, other):
         summary = summarise(record, "paper", place)
         assert summary.pop("seconds") > 0
         write_summary(place.root / "summary.json", summary)
         written.append((place.root / "summary.json").read_bytes())
+        pictures.append(save_figure(summary, place.root)[0].read_bytes())
     assert written[0] == written[1]
+    assert pictures[0] == pictures[1]
     assert json.loads(written[0])["trials"] == {"done": COUNT, "failed": 0, "total": COUNT}
 
 

@@ -54,9 +54,10 @@ def test_theorem_2_holds_in_the_span_and_not_as_printed(store):
 
 
 def test_lemma_1_bounds_the_error(store):
-    (row,) = smoke_rows("min-vidal-2024/lemma-1", store).values()
-    assert row["ok"]
-    assert row["low"] > 0.0  # something was measured
+    rows = smoke_rows("min-vidal-2024/lemma-1", store)
+    assert all(row["ok"] for row in rows.values())
+    # The proof's first step is within a factor of some tens of the truth, so that it can fail.
+    assert rows["error as a share of 2 K p max |f|"]["high"] > 0.02
 
 
 def test_theorem_1_bounds_hold_and_are_met_by_the_attacks(store):

@@ -12,16 +12,21 @@ from . import toy
 
 
 def test_the_key_is_the_hash_of_the_canonical_content() -> None:
-    text = '{"params":{"a":[1,2.5],"b":"x"},"seed":3,"study":"m:f"}'
+    text = '{"params":{"a":[1,2.5],"b":"x"},"seed":3,"study":"m:f","version":1}'
     expected = hashlib.sha256(text.encode()).hexdigest()
     assert Trial("m:f", {"b": "x", "a": (1, 2.5)}, 3).key == expected
     assert Trial("m:f", {"a": [1, 2.5], "b": "x"}, 3).key == expected
 
 
-def test_the_key_tells_study_parameters_and_seed_apart() -> None:
+def test_the_key_tells_study_parameters_seed_and_version_apart() -> None:
     base = Trial("m:f", {"a": 1}, 0)
-    others = [Trial("m:g", {"a": 1}, 0), Trial("m:f", {"a": 2}, 0), Trial("m:f", {"a": 1}, 1)]
-    assert len({trial.key for trial in [base, *others]}) == 4
+    others = [
+        Trial("m:g", {"a": 1}, 0),
+        Trial("m:f", {"a": 2}, 0),
+        Trial("m:f", {"a": 1}, 1),
+        Trial("m:f", {"a": 1}, 0, version=2),
+    ]
+    assert len({trial.key for trial in [base, *others]}) == 5
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ _OURS = {
     "seeds": 1,
     "width": 300,
     "train_points": 2000,
-    "flow_time": 1500.0,
+    "flow_time": 1000.0,
     "test_points": 500,
     "radii": [round(0.05 * i, 2) for i in range(23)],
     "pgd_steps": 200,
-    "neurons_shown": 40,
+    "algorithm_1_starts": 100,
+    "algorithm_1_steps": 500,
+    "neurons_p1": 100,
+    "neurons_p3": 30,
 }
 
 experiment = replace(
@@ -30,8 +33,8 @@ experiment = replace(
             for name, value in _OURS.items()
         },
     },
-    panels=figure_2.panels[1:],
+    panels=figure_2.panels[3:],
     quick={},
     smoke=figure_2.smoke,
-    columns=2,
+    columns=3,
 )

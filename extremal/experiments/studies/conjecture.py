@@ -27,27 +27,27 @@ def conjecture(params: Mapping[str, Any], generator: torch.Generator) -> Outcome
     )
     net, trajectory = _trained(mixture, params, generator)
     test = mixture.sample(params["test_points"], generator=generator)
-    learns_averages = params["p"] < 2
     reference = (
         models.average_classifier(mixture)
-        if learns_averages
+        if params["p"] < 2
         else models.subclass_classifier(mixture, params["p"])
     )
-    found = measure.distance(net, reference, generator=generator)
+    found = measure.distance(net, reference, generator=generator, method=params["distance"])
     numbers: dict[str, Any] = {
         "loss": float(trajectory.values["loss"][-1]),
         "clean_accuracy": measure.accuracy(net, test),
         "distance": found.value,
         "distance_lower": found.lower,
+        "distance_converged": found.converged,
         "times": trajectory.times.tolist(),
         "losses": trajectory.values["loss"].tolist(),
     }
     if params["spread"] != params["detail_spread"]:
         return Outcome(numbers)
-    averages = torch.stack([mixture.average(1), mixture.average(-1)])
-    expected = averages if learns_averages else mixture.centers
-    shown, cosines = _alignment(net, mixture, expected, params["neurons_shown"])
-    return Outcome({**numbers, **shown, **_robustness(net, test, params, generator)}, cosines)
+    shown, cosines = _alignment(net, mixture, params)
+    robust = _robustness(net, test, params, generator)
+    printed = _algorithm_1(net, reference, test, params, generator)
+    return Outcome({**numbers, **shown, **robust, **printed}, cosines)
 
 
 def _trained(
@@ -70,30 +70,48 @@ def _trained(
     return net, trajectory
 
 
+def _algorithm_1(
+    net: models.PReLUNet,
+    reference: models.PReLUNet,
+    test: Dataset,
+    params: Mapping[str, Any],
+    generator: torch.Generator,
+) -> dict[str, Any]:
+    """The distance as the paper's Algorithm 1 finds it, c fitted on the sphere or on data."""
+    found = measure.distance(
+        net,
+        reference,
+        generator=generator,
+        method="paper",
+        starts=params["algorithm_1_starts"],
+        steps=params["algorithm_1_steps"],
+        fit=test if params["algorithm_1_fit"] == "data" else None,
+    )
+    return {"distance_algorithm_1": found.value, "scale_algorithm_1": found.scale}
+
+
 def _alignment(
-    net: models.PReLUNet, mixture: OrthonormalMixture, expected: Tensor, shown: int
+    net: models.PReLUNet, mixture: OrthonormalMixture, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Contributions, and the cosines of the heaviest neurons, grouped by what they follow."""
     averages = torch.stack([mixture.average(1), mixture.average(-1)])
+    learns_averages = params["p"] < 2
+    expected = averages if learns_averages else mixture.centers
+    shown = params["neurons_p1" if learns_averages else "neurons_p3"]
     dominant = measure.following(net, expected)
     heaviest = measure.following(net, expected, top=min(shown, net.width))
     order = heaviest.neurons[torch.argsort(heaviest.direction, stable=True)]
+    weights = dominant.contribution / dominant.contribution.sum()
     numbers = {
         "dominant": len(dominant.neurons),
         "lowest_cosine": dominant.lowest,
-        "mean_cosine": float((dominant.cosine * dominant.contribution).sum())
-        / float(dominant.contribution.sum()),
+        "mean_cosine": float((dominant.cosine * weights).sum()),
         "unfollowed": len(dominant.unfollowed),
-        "rank": list(range(1, len(heaviest.neurons) + 1)),
         "contributions": heaviest.contribution.tolist(),
-        "average_names": ["+", "−"],
-        "center_names": [f"{k + 1}" for k in range(mixture.count)],
+        "directions": ["+", "−", *(str(k + 1) for k in range(mixture.count))],
     }
-    arrays = {
-        "average_cosines": measure.cosines(net.neurons[order], averages),
-        "center_cosines": measure.cosines(net.neurons[order], mixture.centers),
-    }
-    return numbers, {name: value.float() for name, value in arrays.items()}
+    both = torch.cat([averages, mixture.centers])
+    return numbers, {"cosines": measure.cosines(net.neurons[order], both).float()}
 
 
 def _robustness(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,6 +45,8 @@ def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         else mixture.centers
     )
     at_end = measure.following(net, expected)
+    # The same network at the earlier stage, to be measured there: neurons have turned, not grown.
+    earlier = measure.following(flow.at(aligned, copy.deepcopy(net)), expected)  # type: ignore[arg-type]
     arrays = {
         "centers": mixture.centers,
         "positive_data": data.x[data.y > 0],
@@ -55,6 +58,8 @@ def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "loss": float(losses[-1]),
         "aligned_time": float(flow.times[aligned]),
         "largest_norm_aligned": float(flow.snapshots["neurons"][aligned].norm(dim=1).max()),
+        "aligned_cosine": float((earlier.cosine * earlier.contribution).sum())
+        / float(earlier.contribution.sum()),
         "lowest_cosine": at_end.lowest,
         "unfollowed": len(at_end.unfollowed),
         "accuracy": measure.accuracy(net, data),

@@ -15,6 +15,6 @@ experiment = replace(
         "positive": Setting(8, "S", "K1, Appendix A.2"),
         "negative": Setting(12, "S", "K - K1, Appendix A.2"),
     },
-    quick={**figure_2.quick, "spread": [0.01, 0.1, 0.3], "flow_time": 2000.0},
+    quick={**figure_2.quick, "flow_time": 2000.0},
     smoke={**figure_2.smoke, "positive": 2, "negative": 3},
 )

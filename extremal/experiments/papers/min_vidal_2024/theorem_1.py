@@ -36,7 +36,7 @@ experiment = Experiment(
         "negative": Setting(4, "O", "K - K1 of Section 5.1"),
         "spread": Setting([0.1, 0.3, 1.0], "O", "alpha; at 1.0 most bounds say nothing"),
         "classifier": Setting(["average", "subclass"], "S", "F of eq. 3 and F^(p) of eq. 2"),
-        "p": Setting(3.0, "S", "the theorem takes any p >= 2"),
+        "p": Setting(3.0, "O", "the theorem takes any p >= 2"),
         "test_points": Setting(5000, "O"),
         "radii": Setting([round(0.02 * i, 2) for i in range(51)], "O"),
         "seeds": Setting(3, "O"),

@@ -1,0 +1,67 @@
+"""Files that are whole or absent: written under another name, flushed, then renamed."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from extremal import _check
+
+
+class FileError(ValueError):
+    """A file can't be written or read; one line says which, and why."""
+
+
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """`path` as a Path; whatever is no path at all is a ValueError."""
+    good = isinstance(path, str | os.PathLike)
+    _check.require(good, "path", "be a string or a Path", type(path).__name__)
+    return Path(path)
+
+
+def write_whole(
+    path: str | os.PathLike[str], data: bytes, *, make_folders: bool = False
+) -> None:
+    """Write a file so that at every moment it is the old one, the new one or none.
+
+    The temporary file lies in the same folder, since a rename is atomic only within a file system.
+    With `make_folders` the folders above it are made where they are missing.
+    """
+    target = as_path(path)
+    temporary = target.parent / f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
+    try:
+        if make_folders:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        # Not tempfile: its files are for their owner only, and results and models are shared.
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+    except BaseException as error:
+        with suppress(OSError, ValueError):
+            temporary.unlink(missing_ok=True)
+        # A path with a null character is a ValueError to Python, not an OSError.
+        if isinstance(error, OSError | ValueError):
+            raise FileError(f"cannot write {target}: {_reason(error, target)}") from error
+        raise
+
+
+def read_whole(path: str | os.PathLike[str]) -> bytes | None:
+    """The content of a file, or None where there is none."""
+    target = as_path(path)
+    try:
+        return target.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise FileError(f"cannot read {target}: {_reason(error, target)}") from error
+
+
+def _reason(error: OSError | ValueError, path: Path) -> str:
+    # "No such file" would be said of the file that is to be made; what is missing is its folder.
+    if isinstance(error, FileNotFoundError) and not os.path.exists(path.parent):
+        return f"no such folder {path.parent}"
+    return (isinstance(error, OSError) and error.strerror) or str(error)
