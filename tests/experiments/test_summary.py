@@ -44,7 +44,7 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "value": 10.0 * p + spread + seed,
         "third": 1 / 3,
         "seven": 0.7,
-        "nothing": math.nan,
+        "undefined": math.nan,
         "radii": RADII if p < 9 else [0.0, 0.5, 2.0],
         "curve": [p - radius * (1 + seed) for radius in RADII],
         "short": [1.0],
@@ -162,7 +162,7 @@ def test_the_rules_of_agreement(tmp_path: Path, rule: Any, published: float, ok:
 
 
 def test_a_claim_without_a_number_is_neither_right_nor_wrong(tmp_path: Path) -> None:
-    row = _row(tmp_path, Claim("q", "nothing", 1.0, 0.1, ""))
+    row = _row(tmp_path, Claim("q", "undefined", 1.0, 0.1, ""))
     assert (row["ours"], row["ok"]) == (None, None)
     assert row["n"] > 0
 
