@@ -10,13 +10,11 @@ import math
 from collections.abc import Iterable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 _DIGITS_SHOWN = 80
-T = TypeVar("T")
 
 
 def require(condition: bool, name: str, rule: str, received: object) -> None:
@@ -76,15 +74,15 @@ def choice(name: str, value: object, options: Iterable[object]) -> None:
     require(value in known, name, f"be one of {', '.join(map(repr, known))}", _quoted(value))
 
 
-def instance(name: str, value: object, kind: type[T], rule: str) -> T:
-    """Return `value` if it is of a kind that `rule` says in words; else its type is shown."""
+def instance(name: str, value: object, kind: type, rule: str) -> None:
+    """Require that `value` is of a kind, which `rule` says in words; its type is what is shown."""
     require(isinstance(value, kind), name, rule, type(value).__name__)
-    return value  # type: ignore[return-value]
 
 
 def module(name: str, value: object) -> nn.Module:
     """Return `value` if it is a torch.nn.Module."""
-    return instance(name, value, nn.Module, "be a torch.nn.Module")
+    instance(name, value, nn.Module, "be a torch.nn.Module")
+    return value  # type: ignore[return-value]
 
 
 def generator(name: str, value: object) -> torch.Generator:

@@ -21,9 +21,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def write_whole(
-    path: str | os.PathLike[str], data: bytes, *, make_folders: bool = False
-) -> None:
+def write_whole(path: str | os.PathLike[str], data: bytes, *, make_folders: bool = False) -> None:
     """Write a file so that at every moment it is the old one, the new one or none.
 
     The temporary file lies in the same folder, since a rename is atomic only within a file system.

@@ -8,7 +8,7 @@ import pytest
 import extremal
 
 ROOT = Path(extremal.__file__).parent
-SHARED = {"_check", "_version"}
+SHARED = {"_check", "_files", "_version"}
 ORDER = {
     "data": set(),
     "models": {"data"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -71,7 +71,7 @@ def along(
     """
     y = check_points(net, x, y)
     check_ball(ball)
-    _check.instance("fractions", fractions, Sequence, "be a sequence of numbers")
+    _check.instance("fractions", fractions, Collection, "be a sequence of numbers")
     _check.require(len(fractions) > 0, "fractions", "hold at least one number", fractions)
     shares = sorted(_check.number("fractions", s, above=0.0, maximum=1.0) for s in fractions)
     _check.integer("batch", batch, minimum=1)

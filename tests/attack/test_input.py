@@ -27,6 +27,7 @@ MIX = OrthonormalMixture(2, 1, 1, 0.0)
 BALL = Ball("l2", 1.0)
 BOXED = Ball("l2", 1.0, (0.0, 0.5))
 GROUP = torch.zeros(3, dtype=torch.int64)
+DATA = Dataset(X, Y)
 SEED = torch.Generator()
 NAN = torch.tensor([[torch.nan, 0.0]] * 3, dtype=torch.float64)
 LOW, HIGH = torch.zeros(2), torch.ones(2)
@@ -35,7 +36,7 @@ TABLE = {
     "norm": lambda: Ball("l3", 1.0),
     "radius must be a finite number >= 0, got -1": lambda: Ball("l2", -1.0),
     "radius must be a finite number >= 0, got nan": lambda: Ball("l2", float("nan")),
-    "radius must be a finite number >= 0, got big": lambda: Ball("l2", "big"),
+    "radius must be a finite number >= 0, got 'big'": lambda: Ball("l2", "big"),
     "radius must be a number or a floating": lambda: Ball("l2", torch.ones(2, 1)),
     "radius must be finite": lambda: Ball("l2", torch.tensor([1.0, torch.inf])),
     "radius .* smallest -1": lambda: Ball("l2", torch.tensor([1.0, -1.0])),
@@ -65,6 +66,25 @@ TABLE = {
     "results must hold": lambda: worst([]),
     "results must be of the same points": lambda: worst(
         [verified(NET, X[:n], Y[:n], X[:n], BALL, "a") for n in (1, 2)]
+    ),
+    "net must be a torch.nn.Module, got int": lambda: run(3, X, Y, radius=1.0, generator=SEED),
+    "net must be a torch.nn.Module, got str": lambda: pgd("a", X, Y, ball=BALL, steps=1, step=0.1),
+    "net must be a torch.nn.Module, got f": lambda: along(NET.forward.__func__, X, Y, X, BALL),
+    "net must be a torch.nn.Module, got N": lambda: verified(None, X, Y, X, BALL, "a"),
+    "net must be a torch.nn.Module, got t": lambda: structured((), X, Y, MIX, GROUP, BALL),
+    "net must be a torch.nn.Module": lambda: accuracy_curve(3, DATA, [1.0], generator=SEED),
+    "data must be a Dataset, got Tensor": lambda: accuracy_curve(NET, X, [1.0], generator=SEED),
+    "radii must be a sequence": lambda: accuracy_curve(NET, DATA, 1.0, generator=SEED),
+    "ball must be a Ball, got float": lambda: pgd(NET, X, Y, ball=1.0, steps=1, step=0.1),
+    "ball must be a Ball, got str": lambda: along(NET, X, Y, X, "l2"),
+    "ball must be a Ball, got int": lambda: verified(NET, X, Y, X, 1, "a"),
+    "x must be a floating.*list": lambda: run(NET, [[1.0, 1.0]], Y, radius=1.0, generator=SEED),
+    "fractions must be a sequence": lambda: along(NET, X, Y, X, BALL, fractions=1.0),
+    "directions must be a tensor": lambda: along(NET, X, Y, 3, BALL),
+    "mixture must be an Orth.* int": lambda: structured(NET, X, Y, 3, None, BALL),
+    "mixture must be an Orth.* str": lambda: center_directions("mix", GROUP),
+    "group must have one .* 3": lambda: run(
+        NET, X, Y, radius=1.0, mixture=MIX, group=3, generator=SEED
     ),
     "steps must be an integer >= 1": lambda: pgd(NET, X, Y, ball=BALL, steps=0, step=0.1),
     "step must be a finite": lambda: pgd(NET, X, Y, ball=BALL, steps=1, step=-0.1),

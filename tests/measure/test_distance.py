@@ -158,6 +158,13 @@ BAD = {
     "dim": (plain(), plain(4), {}, "reference must have dim 3 like the network, got 4"),
     "method": (plain(), plain(), {"method": "grid"}, "method must be one of 'search', 'paper'"),
     "generator": (plain(), plain(), {"generator": 3}, "generator must be a torch.Generator"),
+    "fit": (
+        plain(),
+        plain(),
+        {"fit": 3, "method": "paper"},
+        "fit must be a Dataset or None, got i",
+    ),
+    "fit, unused": (plain(), plain(), {"fit": torch.ones(2, 3)}, "fit must be .* got Tensor"),
     "starts": (plain(), plain(), {"starts": 0}, "starts must be an integer >= 1"),
     "steps": (plain(), plain(), {"steps": -1}, "steps must be an integer >= 1"),
 }

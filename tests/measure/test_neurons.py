@@ -6,8 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from extremal.data import OrthonormalMixture
-from extremal.measure import balancedness, contributions, cosines, following, stable_rank
+from extremal.data import Dataset, OrthonormalMixture
+from extremal.measure import (
+    accuracy,
+    accuracy_by_group,
+    balancedness,
+    contributions,
+    cosines,
+    following,
+    stable_rank,
+)
 from extremal.models import Balanced, Explicit, Gaussian, PReLUNet
 
 DIM = 6
@@ -102,7 +110,36 @@ def test_following_planted_neurons(settings, neurons, unfollowed):
 
 
 def test_a_neuron_below_the_threshold_follows_nobody():
-    net, axes = planted()
-    turned = axes[[0, 1, 3]]  # without axis 2, neurons 2 and 3 have no direction
-    assert following(net, turned, top=3).unfollowed == (1, 2)
-    assert following(net, turned, share=1.0).lowest == 0.0
+    net, _ = planted()
+    fifth = torch.eye(DIM)[[0, 5]]  # neuron 3 has cosine 0.6 with axis 5, neuron 2 has zero
+    assert following(net, fifth, top=3).unfollowed == (1,)
+    assert following(net, fifth, top=3, threshold=0.5).unfollowed == ()
+    assert following(net, fifth, top=3).lowest == 0.0
+
+
+AXES = torch.eye(DIM)
+BAD = {
+    "net must be a PReLUNet, got int": lambda: contributions(3),
+    "net must be a PReLUNet, got Linear": lambda: balancedness(torch.nn.Linear(2, 1)),
+    "net must be a PReLUNet, got Tensor": lambda: following(AXES, AXES),
+    "directions must be .*, got list": lambda: following(random_net(1), [[1.0] * DIM]),
+    "neurons must be .*, got list": lambda: cosines([[1.0]], AXES),
+    r"neurons must be .*, got shape \(6,\)": lambda: cosines(AXES[0], AXES),
+    "neurons must be .*int64": lambda: cosines(AXES.long(), AXES),
+    "directions must be .*, got PReLUNet": lambda: cosines(AXES, random_net(1)),
+    "matrix must be .*, got float": lambda: stable_rank(1.0),
+    "data must be a Dataset, got int": lambda: accuracy(random_net(1), 3),
+    "data must be a Dataset, got Tensor": lambda: accuracy_by_group(random_net(1), AXES),
+    "net must be a torch.nn.Module": lambda: accuracy(3, Dataset(AXES, torch.ones(DIM))),
+}
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_bad_input_is_named(said):
+    with pytest.raises(ValueError, match=said):
+        BAD[said]()
+
+
+def test_neurons_that_diverge_can_still_be_watched():
+    neurons = torch.full((2, DIM), torch.nan)
+    assert bool(cosines(neurons, AXES).isnan().all())

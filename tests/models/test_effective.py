@@ -12,6 +12,7 @@ from torch.nn.functional import normalize
 
 import extremal as ex
 from extremal.models import Explicit, Gaussian, PReLUNet, double, polar
+from extremal.train.gradient import trainable
 from tests.models.nets import Config, make_net, make_points, with_weights
 
 DIM, KINDS, COPIES = 4, 6, 4
@@ -194,3 +195,17 @@ def test_bound_is_attained(kind, radius):
     found = largest_difference(net, small, radius, torch.zeros(net.dim, dtype=torch.float64))
     assert bound > 0
     assert 0.95 * bound <= found <= bound * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("kind", NETS)
+def test_training_it_is_refused_but_inputs_have_gradients(kind):
+    net = NETS[kind]()
+    small = net.effective(0.1)
+    assert not any(part.requires_grad for part in small.parameters())
+    assert all(part.requires_grad for part in net.parameters())
+    with pytest.raises(ValueError, match="net must have a parameter that is not frozen"):
+        trainable(small)
+    x = torch.ones(2, net.dim, dtype=net.neurons.dtype, requires_grad=True)
+    (slope,) = torch.autograd.grad(small(x).sum(), x)
+    toward = torch.ones(2, net.outputs, dtype=x.dtype)
+    torch.testing.assert_close(slope, small.input_gradient(x.detach(), toward)[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
 import struct
@@ -12,6 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from extremal._files import FileError
 from extremal.models import Grouped, PReLUNet, Preparation, load, save
 from tests.models.nets import TRIPLES, Config, make_net, make_points
 
@@ -135,12 +137,15 @@ def test_a_failed_write_leaves_the_old_file(step, tmp_path, monkeypatch, generat
     before = path.read_bytes()
 
     def fail(*_: object) -> None:
-        raise OSError("no space left")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
         patch.setattr(os, step, fail)
-        with pytest.raises(OSError, match="no space"):
+        with pytest.raises(
+            FileError, match=r"^cannot write .*: No space left on device$"
+        ) as caught:
             make_net(Config(), 2.0, generator).save(path)
+    assert str(path) in str(caught.value)
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == [path.name]
 

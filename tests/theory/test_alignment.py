@@ -188,3 +188,15 @@ def test_bad_input_is_named():
         theory.center_drift_floor(0.9, 1.0)
     with pytest.raises(ValueError, match="z must be a vector of positive numbers"):
         theory.power_product(1.0, torch.tensor([0.0, 1.0]), 3.0)
+    with pytest.raises(ValueError, match=r"z must be a finite floating.* shape \(n,\), got list"):
+        theory.power_product(1.0, [1, 2], 3)
+    with pytest.raises(ValueError, match=r"z must be a finite floating.* got shape \(1, 2\)"):
+        theory.power_product(1.0, z, 3)
+    with pytest.raises(ValueError, match=r"w must be .* shape \(2,\), got list"):
+        theory.average_drift_sign([1.0, 0.0], torch.eye(2), 3.0)
+    with pytest.raises(ValueError, match=r"w must be .* shape \(2,\), got shape \(3,\)"):
+        theory.average_drift_sign(torch.ones(3), torch.eye(2), 3.0)
+    with pytest.raises(ValueError, match=r"p must be a finite number >= 1, got '3'$"):
+        theory.average_drift(z, "3")
+    with pytest.raises(ValueError, match=r"index must be an integer >= 0, got '0'$"):
+        theory.center_drift(z, torch.tensor([1.0, -1.0]), "0", 3.0)

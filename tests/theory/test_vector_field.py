@@ -113,3 +113,18 @@ def test_bad_input_is_named(generator):
         theory.field(w, x * math.inf, y, 1.0)
     with pytest.raises(ValueError, match="weights must be one of 'inner', 'cosine', got 'sine'"):
         theory.field(w, x, y, 1.0, "sine")
+
+
+@pytest.mark.parametrize("name", ["w", "target", "x", "y"])
+def test_a_list_is_no_tensor(name, generator):
+    w, x, y = random_problem(generator)
+    given = {"w": w, "target": torch.ones(5, dtype=F64), "x": x, "y": y}
+    with pytest.raises(ValueError, match=rf"^{name} must be .*, got list$"):
+        theory.cosine_drift(**given | {name: given[name].tolist()}, p=3.0)
+
+
+def test_a_target_has_one_entry_a_coordinate(generator):
+    w, x, y = random_problem(generator)
+    for wrong in (torch.ones(4, dtype=F64), torch.ones(1, 5, dtype=F64)):
+        with pytest.raises(ValueError, match=r"target must be .* shape \(5,\), got shape"):
+            theory.cosine_drift(w, wrong, x, y, 3.0)

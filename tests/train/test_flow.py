@@ -9,7 +9,9 @@ import torch
 from scipy.optimize import brentq
 from scipy.special import expi
 
-from extremal.train import Loss, gd, gradient_flow
+from extremal.data import Dataset
+from extremal.models import Explicit, PReLUNet
+from extremal.train import DivergenceError, Loss, gd, gradient_flow
 from tests.train.twin import largest_difference, one_neuron, problem, scipy_flow
 
 
@@ -103,15 +105,26 @@ def test_error_falls_with_the_tolerance(p):
     assert errors[1e-8] < 0.02 * errors[1e-4]
 
 
-def test_a_trial_step_that_overflows_is_rejected():
-    # A huge dead neuron makes the first trial so long that the loss overflows along it.
-    net, data = problem(2.0)
-    with torch.no_grad():
-        net.neurons[0] = 0.0
-        net.neurons[0, 0] = -1e9
-    points = data.take(data.x[:, 0] > 0)
-    assert len(points) >= 3
-    run = gradient_flow(net, points, until=50.0)
+def overlong() -> tuple[PReLUNet, Dataset]:
+    """A huge dead neuron makes the first trial so long that the loss overflows along it."""
+    neurons = torch.tensor([[-1e9, 0.0, 0.0], [0.5, 0.2, 0.1], [-0.5, 0.2, 0.3]])
+    x = torch.tensor([[1.0, 0.0, 0.0], [0.9, 0.1, 0.2], [0.8, 0.1, -0.1]], dtype=torch.float64)
+    init = Explicit(neurons, torch.tensor([[1.0, 0.5, -0.4]]))
+    net = PReLUNet(3, 3, 2.0, init=init, dtype=torch.float64, generator=torch.Generator())
+    return net, Dataset(x, torch.tensor([1, -1, 1]))
+
+
+def test_a_trial_that_overflows_is_rejected():
+    net, data = overlong()
+    run = gradient_flow(net, data, until=100.0)
     assert run.info["rejected"] > 0
     assert torch.isfinite(net.neurons).all()
     assert run.values["loss"][1] < run.values["loss"][0]
+
+
+def test_a_rejected_trial_leaves_no_trace():
+    (net, data), (before, _) = overlong(), overlong()
+    with pytest.raises(DivergenceError, match="0 steps did not reach 100") as caught:
+        gradient_flow(net, data, until=100.0, max_steps=1)
+    assert caught.value.trajectory.info["reached"] == 0.0
+    assert largest_difference(net, before) == 0.0

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from extremal.data import Dataset
-from extremal.train import Loss, adam, gd, gradient_flow, sgd
+from extremal.train import Loss, Record, adam, gd, gradient_flow, sgd
 from tests.train.twin import problem
 
 NET, DATA = problem(2.0)
@@ -18,6 +18,7 @@ SEED = torch.Generator()
 GD = {"lr": 0.1, "steps": 1}
 SGD = {"lr": 0.1, "steps": 1, "batch": 2, "generator": SEED}
 FLOW = {"until": 1.0}
+LATE = Record(at=(0.01, 1.000001))
 
 BAD = {
     "gd: lr": (gd, NET, DATA, GD | {"lr": 0.0}, "lr must be a finite number > 0"),
@@ -30,6 +31,17 @@ BAD = {
     "gd: dim": (gd, NET, WIDE, GD, r"train\.x must have 3 columns, got 4"),
     "gd: dtype": (gd, NET, DATA.to(torch.float32), GD, "x must have the network's dtype"),
     "gd: (n, 1)": (gd, nn.Linear(3, 1).double(), DATA, GD, r"net must return \(n,\)"),
+    "gd: train": (gd, NET, "abc", GD, "train must be a Dataset, got str"),
+    "sgd: train": (sgd, NET, DATA.x, SGD, "train must be a Dataset, got Tensor"),
+    "adam: train": (adam, CLASSES, None, SGD, "train must be a Dataset, got NoneType"),
+    "flow: train": (gradient_flow, NET, "abc", FLOW, "train must be a Dataset, got str"),
+    "gd: record": (gd, NET, DATA, GD | {"record": [1.0]}, "record must be a Record or None, got l"),
+    "sgd: record": (sgd, NET, DATA, SGD | {"record": 1}, "record must be a Record or None, got i"),
+    "flow: record": (gradient_flow, NET, DATA, FLOW | {"record": []}, "record must be a Record"),
+    "gd: late": (gd, NET, DATA, GD | {"record": LATE}, r"record\.at must .* 0\.1, got 1\.000001$"),
+    "sgd: late": (sgd, NET, DATA, SGD | {"record": LATE}, r"record\.at must lie within"),
+    "adam: late": (adam, CLASSES, CLASS_DATA, SGD | {"record": LATE}, r"record\.at .* at most 1,"),
+    "flow: late": (gradient_flow, NET, DATA, FLOW | {"record": LATE}, r"record\.at .* at most 1,"),
     "sgd: lr": (sgd, NET, DATA, SGD | {"lr": -1.0}, "lr must be a finite number > 0"),
     "sgd: batch": (sgd, NET, DATA, SGD | {"batch": 12}, "batch must be at most 11 points"),
     "sgd: batch 0": (sgd, NET, DATA, SGD | {"batch": 0}, "batch must be an integer >= 1"),
@@ -58,5 +70,19 @@ def test_bad_input(case):
 
 
 def test_unknown_reduction():
-    with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', got max"):
+    with pytest.raises(ValueError, match="reduction must be one of 'mean', 'sum', got 'max'"):
         Loss("exp", "max")
+
+
+@pytest.mark.parametrize("train", [gd, sgd, adam, gradient_flow])
+def test_a_network_must_be_a_module(train):
+    settings = FLOW if train is gradient_flow else GD if train is gd else SGD
+    with pytest.raises(ValueError, match=r"net must be a torch\.nn\.Module, got int"):
+        train(3, DATA, **settings)
+
+
+def test_the_end_itself_may_be_recorded_up_to_rounding():
+    for end in (1.0, 1.0 + 5e-10, 1.0 - 5e-10):
+        net, data = problem(2.0)
+        run = gradient_flow(net, data, until=1.0, record=Record(at=(end,)))
+        assert run.times.tolist() == [0.0, 1.0]
