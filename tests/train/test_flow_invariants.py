@@ -55,6 +55,7 @@ def test_record_times_are_hit_and_do_not_disturb():
     assert short.times.tolist() == [0.0, 5.0]
     assert run.times.tolist() == [0.0, *times, 5.0]  # exactly
     assert largest_difference(quiet, watched) < 1e-6
+    assert run.info["steps"] <= short.info["steps"] + 2 * len(times)  # no slow restarts
 
 
 def test_a_recorded_point_is_the_end_of_a_shorter_run():
