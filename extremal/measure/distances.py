@@ -97,11 +97,8 @@ def _check_plain(name: str, net: object) -> None:
     rule = "be a one-output PReLUNet without biases or preparation"
     _check.require(isinstance(net, PReLUNet), name, rule, type(net).__name__)
     assert isinstance(net, PReLUNet)
-    part = net.preparation
-    untouched = part.center is None and part.normalize == 0.0
-    plain = net.outputs == 1 and net.bias is None and net.hidden_bias is None
-    same = not isinstance(part.scale, Tensor) and part.scale == 1.0
-    _check.require(plain and untouched and same, name, rule, repr(net))
+    simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
+    _check.require(simple and net.preparation.plain, name, rule, repr(net))
 
 
 def _search(

@@ -43,6 +43,12 @@ class Preparation:
         p = _check.number("p", p, minimum=1.0)
         return cls(normalize=(p - 1) / p, **others)  # type: ignore[arg-type]
 
+    @property
+    def plain(self) -> bool:
+        """Whether inputs are left as they are."""
+        whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
+        return whole and self.center is None and self.normalize == 0.0
+
     def check_dim(self, dim: int) -> None:
         """Require that the centre and a scale per coordinate fit `dim` coordinates."""
         for name, value in (("center", self.center), ("scale", self.scale)):

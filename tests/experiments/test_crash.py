@@ -101,7 +101,7 @@ def test_an_interrupt_ends_the_workers_at_once_and_quietly(start: Start, tmp_pat
     process = start(tmp_path, 2)
     until(lambda: {level for level, _ in noted(tmp_path / "log", "start")} >= _next(2))
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate()
+    _, errors = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
@@ -113,7 +113,7 @@ def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: P
     process = start(tmp_path, 2)
     until(lambda: len(group(process.pid)) >= 4)  # The client, two workers and a helper of Python's.
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate()
+    _, errors = process.communicate(timeout=120)
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
     until(lambda: group(process.pid) == [])
@@ -149,7 +149,7 @@ def test_two_clients_can_share_a_store(start: Start, tmp_path: Path) -> None:
     until(lambda: len(noted(tmp_path / "log", "start")) == 2)
     open_gate(tmp_path, COUNT)
     for process in clients:
-        _, errors = process.communicate()
+        _, errors = process.communicate(timeout=120)
         assert (process.returncode, errors) == (0, "")
     assert _finished(store, record) == list(range(COUNT))
     endings = {path.suffix for path in store.root.rglob("*") if path.is_file()}

@@ -1,0 +1,123 @@
+"""Neurons in coordinates in which no small number occurs: a direction and a hyperbolic angle.
+
+Gradient flow conserves ||w||^2 - v^2 for each neuron. With u = w/||w|| and the data's pull
+g = sum_i q_i relu(<x_i, u>)^p, G = p sum_i q_i relu(<x_i, u>)^(p-1) x_i, it is
+
+    theta' = g,    u' = ratio(theta) (G - <G, u> u),
+
+where ratio = v/||w|| is tanh(theta) for |v| < ||w||, coth(theta) for |v| > ||w|| and sign(v) for
+balanced neurons. The contribution is v ||w|| = exp(log_scale) sinh(2 theta) in the first two cases,
+with exp(log_scale) = | ||w||^2 - v^2 | / 2, and sign(v) exp(log_scale + 2 |theta|) in the third. An
+initialisation of 1e-60 differs from one of 1e-7 in log_scale alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal.models import PReLUNet
+
+_LOG_2 = math.log(2.0)
+_BALANCED = 1e-12  # relative difference of |v| and ||w|| below which a neuron counts as balanced
+
+
+@dataclass(frozen=True, eq=False)
+class Angles:
+    """What stays fixed of each neuron along the flow: its kind, scale and the sign of v (width,).
+
+    `kind` is 0 for |v| < ||w||, 1 for |v| > ||w|| and 2 for balanced neurons, whose theta starts
+    at zero and has the sign of v in front.
+    """
+
+    kind: Tensor
+    log_scale: Tensor
+    sign: Tensor
+
+    def take(self, index: Tensor) -> Angles:
+        """The chosen neurons."""
+        return Angles(self.kind[index], self.log_scale[index], self.sign[index])
+
+    def ratio(self, theta: Tensor) -> Tensor:
+        """v/||w||."""
+        flat = torch.tanh(theta)
+        steep = 1.0 / torch.where(flat != 0, flat, 1e-300)
+        return torch.where(self.kind == 0, flat, torch.where(self.kind == 1, steep, self.sign))
+
+    def log_contribution(self, theta: Tensor) -> Tensor:
+        """log |v| ||w||, minus infinity where v = 0."""
+        size = theta.abs()
+        hyperbolic = 2.0 * size + torch.log(-torch.expm1(-4.0 * size)) - _LOG_2
+        return self.log_scale + torch.where(self.kind == 2, 2.0 * self.sign * theta, hyperbolic)
+
+    def contribution(self, theta: Tensor) -> Tensor:
+        """v ||w||, signed."""
+        sign = torch.where(self.kind == 2, self.sign, torch.sign(theta))
+        return sign * torch.exp(self.log_contribution(theta))
+
+    def summed(self, theta: Tensor, owner: Tensor, count: int) -> tuple[Angles, Tensor]:
+        """Neurons of one direction and sign as one: the angles and theta of each group.
+
+        With C = sum of v ||w|| and E = sum of (||w||^2 + v^2)/2, C' = 2 E g and E' = 2 C g: the
+        group is one neuron of E = exp(log_scale) cosh(2 theta), exactly. E + |C| and E - |C| are
+        sums of exp(log_scale + 2 |theta|) and exp(log_scale - 2 |theta|), without cancellation.
+        """
+        size = 2.0 * theta.abs()
+        balanced = self.kind == 2
+        grown = torch.where(balanced, 2.0 * self.sign * theta + _LOG_2, size)
+        plus = _log_sums(self.log_scale + grown, owner, count)
+        less = torch.where(balanced, -torch.inf, self.log_scale - size)
+        minus = _log_sums(less, owner, count)
+        sign = torch.zeros(count, dtype=theta.dtype)
+        sign[owner] = torch.where(balanced, self.sign, torch.sign(theta))
+        whole = plus - minus > -2.0 * math.log(_BALANCED)
+        kind = torch.where(whole, 2, 0)
+        scale = torch.where(whole, plus - _LOG_2, 0.5 * (plus + minus))
+        start = torch.where(whole, 0.0, 0.25 * sign * (plus - minus))
+        return Angles(kind, scale, sign), start
+
+    def log_norm(self, theta: Tensor) -> Tensor:
+        """log ||w||: half the log of the contribution over the ratio, or of b cosh(theta)."""
+        size = theta.abs()
+        half = 0.5 * (self.log_scale + _LOG_2)
+        cosh = half + size + torch.log1p(torch.exp(-2.0 * size)) - _LOG_2
+        sinh = half + size + torch.log(-torch.expm1(-2.0 * size)) - _LOG_2
+        balanced = 0.5 * self.log_scale + self.sign * theta
+        return torch.where(self.kind == 0, cosh, torch.where(self.kind == 1, sinh, balanced))
+
+
+def _log_sums(logs: Tensor, owner: Tensor, count: int) -> Tensor:
+    """log of the sum of exp(logs) over each group, (count,)."""
+    top = torch.full((count,), -torch.inf, dtype=logs.dtype)
+    top.scatter_reduce_(0, owner, logs, "amax")
+    safe = torch.where(torch.isfinite(top), top, 0.0)
+    total = torch.zeros(count, dtype=logs.dtype)
+    total.index_add_(0, owner, torch.exp(logs - safe[owner]))
+    return safe + torch.log(total)
+
+
+def to_polar(net: PReLUNet) -> tuple[Tensor, Angles, Tensor]:
+    """Directions (width, dim), angles and theta (width,) of a one-output network, in float64."""
+    with torch.no_grad():
+        w, v = net.neurons.double(), net.votes[0].double()
+        largest = torch.maximum(w.abs().amax(1), v.abs())
+        w, v = w / largest[:, None], v / largest
+        norm = torch.linalg.vector_norm(w, dim=1)
+        gap = (norm - v.abs()) / torch.maximum(norm, v.abs())
+        kind = torch.where(gap.abs() <= _BALANCED, 2, torch.where(gap > 0, 0, 1))
+        ratio = v / norm
+        inner = torch.where(kind == 0, ratio, torch.where(kind == 1, 1.0 / ratio, 0.0))
+        scale = torch.where(kind == 2, norm * v.abs(), (norm**2 - v**2).abs() / 2.0)
+        log_scale = torch.log(scale) + 2.0 * torch.log(largest)
+        return w / norm[:, None], Angles(kind, log_scale, torch.sign(v)), torch.atanh(inner)
+
+
+def from_polar(net: PReLUNet, directions: Tensor, angles: Angles, theta: Tensor) -> None:
+    """Write neurons back into a network, in place."""
+    norm = torch.exp(angles.log_norm(theta))
+    with torch.no_grad():
+        net.neurons.copy_(norm[:, None] * directions)
+        net.votes.copy_((angles.ratio(theta) * norm)[None])
