@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -18,6 +17,7 @@ from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.loss import Loss, LossName, as_loss
 from extremal.train.mixture_flow import follow_mixture
 from extremal.train.record import Record, Recorder
+from extremal.train.runge_kutta import Counts
 from extremal.train.trajectory import Trajectory
 
 # Dormand & Prince 5(4): stages, fifth-order weights, and the difference to the fourth-order ones.
@@ -31,14 +31,6 @@ _STAGES = (
 )
 _ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
 _ORDER = 5
-
-
-@dataclass
-class _Counts:
-    accepted: int = 0
-    rejected: int = 0
-    sides: int = 0
-    last_step: float = field(default=0.0)
 
 
 def gradient_flow(
@@ -91,7 +83,7 @@ def gradient_flow(
     data = train.to(torch.float64)
     recorder = Recorder(record, twin, data, loss, until)
     recorder.start()
-    counts = _Counts()
+    counts = Counts()
     try:
         _integrate(twin, data, loss, until, tolerance, max_steps, recorder, counts)
     finally:
@@ -99,9 +91,9 @@ def gradient_flow(
     return recorder.finish(
         converged=True,
         method="general",
-        steps=counts.accepted,
+        steps=counts.steps,
         rejected=counts.rejected,
-        right_hand_sides=counts.sides,
+        right_hand_sides=round(counts.sides),
         tolerance=tolerance,
     )
 
@@ -114,7 +106,7 @@ def _integrate(
     tolerance: float,
     max_steps: int,
     recorder: Recorder,
-    counts: _Counts,
+    counts: Counts,
 ) -> None:
     parts = list(trainable(twin).values())
     theta = [part.detach().clone() for part in parts]
@@ -129,12 +121,10 @@ def _integrate(
     time, first = 0.0, side(theta)
     step = _first_step(theta, first, tolerance, until)
     while time < until:
-        if counts.accepted + counts.rejected >= max_steps or step < 1e-14 * time:
+        if counts.steps + counts.rejected >= max_steps or step < 1e-14 * time:
             _assign(parts, theta)  # the last trial may have been rejected
-            advice = (
-                f"{counts.accepted} steps did not reach {until:g}; raise max_steps or tolerance"
-            )
-            raise recorder.diverged(time, advice, method="general", steps=counts.accepted)
+            advice = f"{counts.steps} steps did not reach {until:g}; raise max_steps or tolerance"
+            raise recorder.diverged(time, advice, method="general", steps=counts.steps)
         stop = min(until, recorder.next_time())
         size = min(step, stop - time)
         new, last, miss, moved = _attempt(theta, first, size, side)
@@ -145,7 +135,7 @@ def _integrate(
             counts.rejected += 1
             step = size * factor
             continue
-        counts.accepted += 1
+        counts.steps += 1
         # A step cut short to record says nothing against the longer one that was planned.
         step = max(step, size * factor) if size < step else size * factor
         time = stop if size == stop - time else time + size

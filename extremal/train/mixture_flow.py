@@ -11,8 +11,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -20,17 +18,17 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.data import Dataset
 from extremal.models import PReLUNet
+from extremal.train.aligning import Aligning, turn
 from extremal.train.closure import Clusters
 from extremal.train.fitting import Fitting
 from extremal.train.gathering import Groups, gather
 from extremal.train.loss import Loss
-from extremal.train.polar import Angles, from_polar, to_polar
+from extremal.train.polar import from_polar, to_polar
 from extremal.train.record import Record, Recorder
-from extremal.train.runge_kutta import ORDER, Counts, State, Stepper
+from extremal.train.runge_kutta import Counts, State, Stepper
 from extremal.train.trajectory import Trajectory
 
 _RULE = "be a one-output PReLUNet with nothing frozen, no biases and no preparation"
-_ROUNDS = 16  # between looks at which neurons rest
 _MANY = 60  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
 
@@ -99,8 +97,10 @@ class MixtureFlow:
         length = torch.linalg.vector_norm(rest, dim=1, keepdim=True)
         self.rest = rest / torch.where(length > 0, length, 1.0)  # the part off the means' span
         self.time = 0.0
-        self.size = torch.full_like(self.theta, 0.1 / self.rate)
         self.counts = Counts()
+        nothing = torch.zeros_like(self.clusters.share)
+        push = self.clusters.push(loss, nothing, self.rate)
+        self.aligning = Aligning(self.clusters, self.angles, push, tolerance, self.counts)
         self.phases: dict[str, float] = {}
         self.change = 0.0
         self.waking: Stepper | None = None
@@ -154,23 +154,23 @@ class MixtureFlow:
 
     def _align(self, limit: float) -> None:
         """Advance all neurons by themselves while their output stays below the tolerance."""
-        target = min(limit, self.time + self._safe_time())
-        while True:
-            place, theta = self._alone(target)
+        place, theta = self.place, self.theta
+        largest = self._largest_output(place, theta)
+        span = min(limit - self.time, self._safe_time())
+        while largest < 0.3 * self.tolerance:
+            place, theta = self.aligning.advance((self.place, self.theta), span)
             largest = self._largest_output(place, theta)
             if largest <= 2.0 * self.tolerance:
+                self.place, self.theta = place, theta
+                self.time = limit if span == limit - self.time else self.time + span
                 break
-            target = self.time + 0.5 * (target - self.time)
-        self.place, self.theta, self.time = place, theta, target
+            span, largest = 0.5 * span, 0.0
         if largest >= 0.3 * self.tolerance:
             self.phases["alignment ends"] = self.time
+            start = (self.place, self.theta)
+            size = float(self.aligning.size.median())
             self.waking = Stepper(
-                self._together,
-                (self.place, self.theta),
-                self.time,
-                self.tolerance,
-                self.counts,
-                float(self.size.median()),
+                self._together, start, self.time, self.tolerance, self.counts, size
             )
 
     def _safe_time(self) -> float:
@@ -181,8 +181,8 @@ class MixtureFlow:
         fastest = float(self.clusters.pull(centers, push)[1].max())
         logs = self.angles.log_contribution(self.theta)
         log_total = float(torch.logsumexp(logs[torch.isfinite(logs)], 0))
-        wait = (torch.log(torch.tensor(self.tolerance)) - log_total) / (2.0 * fastest)
-        return max(float(wait), 0.05 / fastest)
+        wait = (math.log(self.tolerance) - log_total) / (2.0 * fastest)
+        return max(wait, 0.05 / fastest)
 
     def _averages(self) -> Tensor:
         means, label = self.clusters.means, self.clusters.label
@@ -191,73 +191,12 @@ class MixtureFlow:
     def _largest_output(self, place: Tensor, theta: Tensor) -> float:
         return float(self.clusters.outputs(place, self.angles.contribution(theta)).abs().max())
 
-    def _alone(self, target: float) -> tuple[Tensor, Tensor]:
-        """Each neuron from now to `target` with steps of its own, where f = 0."""
-        nothing = torch.zeros_like(self.clusters.share)
-        push = self.clusters.push(self.loss, nothing, self.rate)
-        place, theta = self.place.clone(), self.theta.clone()
-        left = torch.full_like(theta, target - self.time)
-        active = torch.arange(len(theta))
-        before = (place.clone(), left.clone())
-        rounds = 0
-        while len(active):
-            rounds += 1
-            here = (place[active], theta[active])
-            angles = self.angles.take(active)
-            first = self._side(here, angles, push)
-            still = self._settled(first, left[active])
-            if rounds % _ROUNDS == 0:
-                still |= self._resting(first[1], here[0], left[active], before, active)
-                before = (place.clone(), left.clone())
-            theta[active[still]] += first[1][still] * left[active[still]]
-            left[active[still]] = 0.0
-            size = torch.minimum(self.size[active], left[active])
-            new, error = _attempt(partial(self._side, angles=angles, push=push), here, first, size)
-            error = error / self.tolerance
-            good = (error <= 1.0) & ~still
-            rows = active[good]
-            place[rows], theta[rows] = new[0][good], new[1][good]
-            left[rows] -= size[good]
-            factor = (0.9 * (error + 1e-12) ** (-1.0 / ORDER)).clamp(0.2, 5.0)
-            # A step cut short by the end says nothing against the longer one that was planned.
-            planned = torch.where(good & (size < self.size[active]), self.size[active], 0.0)
-            changed = torch.maximum(planned, size * factor)
-            self.size[active] = torch.where(still, self.size[active], changed)
-            self.counts.sides += 4 * len(active) / len(theta)
-            self.counts.steps += 1
-            active = active[left[active] > 1e-12 * target]
-        return place, theta
-
-    def _settled(self, slope: State, left: Tensor) -> Tensor:
-        """Which neurons will not turn any more: they approach their direction at the rate p g."""
-        speed, growth = slope[0].abs().amax(1), slope[1].abs()
-        ahead = torch.minimum(left, 1.0 / (self.clusters.p * growth).clamp(min=1e-300))
-        return speed * ahead <= 0.01 * self.tolerance
-
-    def _resting(
-        self, growth: Tensor, place: Tensor, left: Tensor, before: State, active: Tensor
-    ) -> Tensor:
-        """Which neurons have stayed where they are for a while, at the edge of what is stable.
-
-        With p = 1 a neuron may rest where an opposing cluster is just inactive, pushed back within
-        a time that is short beside the rest: explicit steps then tremble within the tolerance.
-        """
-        moved = (place - before[0][active]).abs().amax(1)
-        while_of = (before[1][active] - left) * self.clusters.p * growth.abs()
-        return (moved <= self.tolerance) & (while_of >= 3.0)
-
-    def _side(self, state: State, angles: Angles, push: Tensor) -> State:
-        place, theta = state
-        pull, growth = self.clusters.pull(place, push)
-        radial = (pull * place).sum(1, keepdim=True)
-        return angles.ratio(theta)[:, None] * (pull - radial * place), growth
-
     # Stage 2: waking.
 
     def _together(self, state: State) -> State:
         outputs = self.clusters.outputs(state[0], self.angles.contribution(state[1]))
         push = self.clusters.push(self.loss, outputs, self.rate)
-        return self._side(state, self.angles, push)
+        return turn(state, self.clusters, self.angles, push)
 
     def _wake(self, stepper: Stepper, limit: float) -> None:
         stepper.advance(limit)
@@ -304,26 +243,3 @@ class MixtureFlow:
             weight = torch.maximum(weight, mass / mass.sum())
         self.counts.sides += ahead.counts.sides
         return weight, ahead.state
-
-
-def _attempt(
-    side: Callable[[State], State], state: State, first: State, size: Tensor
-) -> tuple[State, Tensor]:
-    """A step of Bogacki & Shampine with a size for each neuron, and each one's error, (h,)."""
-    sizes = (size[:, None], size)
-
-    def moved(slopes: tuple[State, ...], weights: tuple[float, ...]) -> State:
-        return tuple(
-            part + h * sum(w * slope[i] for w, slope in zip(weights, slopes, strict=True))
-            for i, (part, h) in enumerate(zip(state, sizes, strict=True))
-        )
-
-    second = side(moved((first,), (0.5,)))
-    third = side(moved((second,), (0.75,)))
-    new = moved((first, second, third), (2 / 9, 1 / 3, 4 / 9))
-    fourth = side(new)
-    miss = [
-        h * (-5 / 72 * a + 1 / 12 * b + 1 / 9 * c - 1 / 8 * d)
-        for a, b, c, d, h in zip(first, second, third, fourth, sizes, strict=True)
-    ]
-    return new, torch.maximum(miss[0].abs().amax(1), miss[1].abs())

@@ -11,7 +11,7 @@ from torch import Tensor
 State = tuple[Tensor, ...]
 Side = Callable[[State], State]
 ORDER = 3
-_ERROR = (-5 / 72, 1 / 12, 1 / 9, -1 / 8)
+ERROR = (-5 / 72, 1 / 12, 1 / 9, -1 / 8)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Stepper:
         new = _moved(self.state, (first, second, third), weights)
         fourth = self._side(new)
         error = size * max(
-            float(_weighted(parts, _ERROR).abs().max())
+            float(_weighted(parts, ERROR).abs().max())
             for parts in zip(first, second, third, fourth, strict=True)
         )
         return new, fourth, error if math.isfinite(error) else math.inf

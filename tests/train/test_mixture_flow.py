@@ -131,6 +131,17 @@ def test_a_smaller_start_costs_the_same_and_only_delays(generator):
     assert max(sides) < 2.0 * min(sides)
 
 
+@pytest.mark.parametrize("p", [1.0, 3.0])
+def test_a_large_start_skips_the_alignment(p, generator):
+    mix = data.OrthonormalMixture(10, 2, 2, 0.1)
+    points = mix.sample(200, generator=generator, dtype=torch.float64)
+    fast, plain = twins(10, 15, p, models.Gaussian(0.3))
+    flow = train.gradient_flow(fast, points, until=30.0, method="mixture")
+    train.gradient_flow(plain, points, until=30.0, method="general", tolerance=1e-5)
+    assert flow.info["phases"]["alignment ends"] == 0.0
+    assert torch.allclose(fast(points.x), plain(points.x), rtol=0.05, atol=0.05)
+
+
 def test_what_is_conserved_and_what_a_sum_changes(generator):
     mix = data.OrthonormalMixture(20, 2, 2, 0.1)
     points = mix.sample(200, generator=generator, dtype=torch.float64)
