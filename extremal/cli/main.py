@@ -19,6 +19,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
+_INTERRUPTED = 130
 # The base of the errors for a wrong option or argument, which typer does not export by name.
 _USAGE: type[Exception] = typer.BadParameter.__mro__[2]
 experiments.add_to(app)
@@ -45,8 +46,6 @@ def main() -> None:
     """Run the command line: bad input is one clear line and exit code 2, never a traceback."""
     try:
         code = app(standalone_mode=False)
-    except typer.Abort:
-        code = 130
     except _USAGE as error:
         message = error.format_message()  # type: ignore[attr-defined]
         print(f"error: {message}" if sys.argv[1:] else message, file=sys.stderr)
@@ -54,9 +53,10 @@ def main() -> None:
     except (ValueError, StoreError) as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
-    except KeyboardInterrupt:
-        print("interrupted; run the same command again to go on", file=sys.stderr)
-        code = 130
+    except (KeyboardInterrupt, typer.Abort):
+        code = _INTERRUPTED
     except BrokenPipeError:
         code = 0
+    if code == _INTERRUPTED:  # typer, too, makes this of a Ctrl-C
+        print("interrupted; run the same command again to go on", file=sys.stderr)
     sys.exit(code if isinstance(code, int) else 0)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -76,6 +78,24 @@ def test_show_remembers_the_seeds_and_works_before_the_end(tmp_path):
         path.unlink()
     shown = json.loads(extremal("show", name, "-o", out, "--json").stdout)
     assert shown["trials"] == {"done": 10, "failed": 0, "total": 16}
+
+
+def test_an_interrupted_run_says_how_to_go_on(tmp_path):
+    arguments = ("run", "min-vidal-2024/theorem-1", "-s", "quick", "-o", str(tmp_path), "-j", "1")
+    code = "from extremal.cli.main import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    while not list(tmp_path.glob("*/*/*/begun.json")) and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told.splitlines()[-1] == "interrupted; run the same command again to go on"
+    assert "Traceback" not in told
 
 
 def test_workers_that_come_too_late_are_quiet(tmp_path):
