@@ -7,6 +7,9 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
 from extremal import _check
 
 
@@ -19,6 +22,16 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     good = isinstance(path, str | os.PathLike)
     _check.require(good, "path", "be a string or a Path", type(path).__name__)
     return Path(path)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The header and the tensors of a safetensors file; ValueError where it is none."""
+    try:
+        with safe_open(path, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            return opened.metadata() or {}, tensors
+    except (SafetensorError, OSError, RuntimeError) as error:
+        raise ValueError(str(error)) from error
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes, *, make_folders: bool = False) -> None:

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from extremal import experiments as ex
 from extremal import report
+from extremal._files import write_whole
 from extremal.cli.progress import shown_progress
 from extremal.experiments import Experiment, Store
 
@@ -155,11 +156,7 @@ def _run(
 
 def _begin(folder: Path, seeds: int | None) -> None:
     """Note in the run's folder that it was begun, and with how many seeds; `show` reads it."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / _BEGUN).write_text(json.dumps({"seeds": seeds}))
-    except OSError as error:
-        raise ex.StoreError(f"cannot write {folder}: {error.strerror or error}") from error
+    write_whole(folder / _BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
 
 
 def _from_runs(

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._files import as_path, write_whole
+from extremal._files import as_path, read_tensors, write_whole
 from extremal._version import __version__
 from extremal.models.grouped import Grouped
 from extremal.models.initial import Explicit
@@ -62,12 +61,7 @@ def load(path: str | Path) -> nn.Module:
     file = as_path(path)
     _check.require(file.is_file(), "path", "name an existing model file", file)
     try:
-        with safe_open(file, framework="pt") as opened:
-            metadata = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, RuntimeError, ValueError) as error:
-        raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
-    try:
+        metadata, tensors = read_tensors(file)
         _check.choice("format", metadata.get("format"), [_FORMAT])
         network, digest = metadata["network"], metadata["digest"]
         intact = digest == _digest(network, tensors)

@@ -123,8 +123,7 @@ class MixtureFlow:
     def write(self, net: PReLUNet) -> None:
         """Put the neurons as they are now into a network of the original's shape."""
         place, theta = self._by_clusters()
-        off = torch.sqrt((1.0 - place.square().sum(1)).clamp(min=0.0))
-        directions = place @ self.clusters.basis + off[:, None] * self.rest
+        directions = self._directions(place)
         if self.fitting is not None and self.groups is not None:
             member = self.groups.owner >= 0
             mine = self.groups.owner[member]
@@ -139,6 +138,11 @@ class MixtureFlow:
             return self.fitting.outputs()
         place, theta = self._by_clusters()
         return self.clusters.outputs(place, self.angles.contribution(theta))[self.clusters.group]
+
+    def _directions(self, place: Tensor) -> Tensor:
+        """Unit vectors (h, dim): what the means' span leaves of the length lies along the rest."""
+        off = torch.sqrt((1.0 - place.square().sum(1)).clamp(min=0.0))
+        return place @ self.clusters.basis + off[:, None] * self.rest
 
     def _by_clusters(self) -> State:
         """All neurons now, in the clusters' coordinates: those left out of the last stage go on."""
@@ -217,8 +221,6 @@ class MixtureFlow:
         groups = gather(place, contribution, theta, weight, self.tolerance)
         self.phases["fitting starts"] = self.time
         self.groups, self.change = groups, groups.change * self.clusters.p
-        off = torch.sqrt((1.0 - place.square().sum(1)).clamp(min=0.0))
-        directions = place @ self.clusters.basis + off[:, None] * self.rest
         means = self.clusters.means @ self.clusters.basis
         self.fitting = Fitting(
             self.data,
@@ -226,7 +228,7 @@ class MixtureFlow:
             self.clusters.p,
             means,
             groups,
-            directions,
+            self._directions(place),
             self.angles,
             stepper,
             self.rate,

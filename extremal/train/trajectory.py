@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._files import as_path, write_whole
+from extremal._files import as_path, read_tensors, write_whole
 
 _FORMAT = "extremal-trajectory-1"
 _RULE = "be a trajectory file that extremal wrote"
@@ -65,14 +64,12 @@ class Trajectory:
         file = as_path(path)
         _check.require(file.is_file(), "path", "name an existing trajectory file", file)
         try:
-            with safe_open(file, framework="pt") as opened:
-                metadata = opened.metadata() or {}
-                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            metadata, tensors = read_tensors(file)
             _check.choice("format", metadata.get("format"), [_FORMAT])
             info = json.loads(metadata.get("info", ""))
             _check.require(isinstance(info, dict), "info", "be a mapping", type(info).__name__)
             return _rebuild(tensors, info)
-        except (SafetensorError, OSError, RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError) as error:  # deep nesting is a RecursionError
             raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
 
 
