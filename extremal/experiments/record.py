@@ -40,12 +40,13 @@ class Claim:
     `value` names a scalar in the trials' numbers; it is averaged over the trials whose parameters
     match `where`. `rule` says when it agrees: "near" where the mean is within `tolerance` of the
     published value, "below" where every trial is at most it plus the tolerance, "above" where every
-    trial is at least it minus the tolerance. `published` may be a function of the settings.
+    trial is at least it minus the tolerance. `published` may be a function of the settings, or the
+    parameters of other trials: then the mean must lie within those trials' range.
     """
 
     quantity: str
     value: str
-    published: float | Callable[[Settings], float]
+    published: float | Callable[[Settings], float] | Mapping[str, Any]
     tolerance: float
     source: str
     where: Mapping[str, Any] = field(default_factory=dict)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,38 +77,61 @@ def _row(
     claim: Claim, trials: Sequence[Trial], done: Sequence[Stored], settings: Settings
 ) -> dict[str, Any]:
     """Ours against published: the mean over the matching trials, with minimum and maximum."""
-    check_where(claim.quantity, claim.where, trials)
-    published = float(claim.published(settings) if callable(claim.published) else claim.published)
-    values = [look_up(claim.value, stored) for stored in matching(claim.where, done)]
-    scalar = all(value is None or isinstance(value, int | float) for value in values)
-    require(scalar, claim.value, f"be a number for {claim.quantity!r}", values)
-    ours, low, high = spread(values) if values else (None, None, None)
+    published, tolerance = _published(claim, trials, done, settings)
+    ours, low, high = _spread(claim, claim.where, trials, done)
     ok = None
-    if ours is not None and low is not None and high is not None and not math.isnan(ours):
-        ok = _agrees(claim, ours, low, high, published)
+    if ours is not None and low is not None and high is not None:
+        known = not math.isnan(ours) and not math.isnan(published)
+        ok = _agrees(claim.rule, tolerance, ours, low, high, published) if known else None
     return {
         "quantity": claim.quantity,
         "published": published,
         "ours": ours,
         "low": low,
         "high": high,
-        "tolerance": claim.tolerance,
+        "tolerance": tolerance,
         "ok": ok,
         "source": claim.source,
         "rule": claim.rule,
-        "n": len(values),
+        "n": len(matching(claim.where, done)),
     }
 
 
-def _agrees(claim: Claim, mean: float, low: float, high: float, published: float) -> bool:
+def _published(
+    claim: Claim, trials: Sequence[Trial], done: Sequence[Stored], settings: Settings
+) -> tuple[float, float]:
+    """The value to compare with and the tolerance; the middle of a range where trials give it."""
+    if isinstance(claim.published, Mapping):
+        _, low, high = _spread(claim, claim.published, trials, done)
+        if low is None or high is None:
+            return math.nan, claim.tolerance
+        return (low + high) / 2.0, (high - low) / 2.0 + claim.tolerance
+    value = claim.published(settings) if callable(claim.published) else claim.published
+    return float(value), claim.tolerance
+
+
+def _spread(
+    claim: Claim, where: Mapping[str, Any], trials: Sequence[Trial], done: Sequence[Stored]
+) -> tuple[float | None, float | None, float | None]:
+    """Mean, minimum and maximum of the claim's value over the matching trials."""
+    check_where(claim.quantity, where, trials)
+    values = [look_up(claim.value, stored) for stored in matching(where, done)]
+    scalar = all(value is None or isinstance(value, int | float) for value in values)
+    require(scalar, claim.value, f"be a number for {claim.quantity!r}", values)
+    return spread(values) if values else (None, None, None)
+
+
+def _agrees(
+    rule: str, tolerance: float, mean: float, low: float, high: float, published: float
+) -> bool:
     """Whether the mean is near, or every trial within a bound: a bound has no exceptions."""
     # Decimal fractions aren't exact in binary: 0.8 - 0.7 must be within 0.1.
-    margin = claim.tolerance + 1e-9 * max(1.0, abs(published))
+    margin = tolerance + 1e-9 * max(1.0, abs(published))
     return {
         "near": abs(mean - published) <= margin,
         "above": low >= published - margin,
         "below": high <= published + margin,
-    }[claim.rule]
+    }[rule]
 
 
 def _provenance(experiment: Experiment, scale: Scale, seeds: int | None) -> list[dict[str, Any]]:

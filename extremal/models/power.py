@@ -16,7 +16,7 @@ def relu_power_with_slope(s: Tensor, p: float) -> tuple[Tensor, Tensor]:
     """relu(s)^p and its derivative p relu(s)^(p-1), taken as 0 at a kink (p = 1, s = 0)."""
     r = torch.relu(s)
     if p == 1.0:
-        return r, (s > 0).to(s.dtype)
+        return r, torch.sign(r)
     lower = _power(r, p - 1.0)
     return lower * r, lower * p
 

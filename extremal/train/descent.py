@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 
@@ -10,12 +11,14 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
+from extremal.models import PReLUNet
+from extremal.train.fused import descend
 from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.loss import Loss, LossName, as_loss
 from extremal.train.record import Record, Recorder
 from extremal.train.trajectory import Trajectory
 
-Update = Callable[[dict[str, Tensor]], None]
+Step = Callable[[Tensor, Tensor], Tensor]  # on a batch, in place; returns the loss before it
 _LOOK = 100  # steps between looks at whether the loss is still finite
 
 
@@ -32,8 +35,10 @@ def gd(
 
     The network is trained in place; times are lr times steps, the flow time that GD approximates.
     """
-    whole = (data for data in iter(lambda: (train.x, train.y), None))
-    return _descend(net, train, as_loss(loss), lr, steps, record, whole, _plain(net, lr), "gd", lr)
+    _check_dataset(train)
+    whole = itertools.repeat((train.x, train.y))
+    step = _plain(net, as_loss(loss), lr)
+    return _descend(net, train, as_loss(loss), lr, steps, record, whole, step, "gd", lr)
 
 
 def sgd(
@@ -53,8 +58,8 @@ def sgd(
     batch = 100.
     """
     batches = _batches(train, batch, generator)
-    update = _plain(net, lr)
-    return _descend(net, train, as_loss(loss), lr, steps, record, batches, update, "sgd", lr)
+    step = _plain(net, as_loss(loss), lr)
+    return _descend(net, train, as_loss(loss), lr, steps, record, batches, step, "sgd", lr)
 
 
 def adam(
@@ -72,13 +77,17 @@ def adam(
     parts = trainable(net)
     optimiser = torch.optim.Adam(parts.values(), lr=_check.number("lr", lr, above=0.0))
 
-    def update(gradient: dict[str, Tensor]) -> None:
+    used = as_loss(loss)
+
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        value, gradient = loss_and_gradient(net, x, y, used)
         for name, part in parts.items():
             part.grad = gradient[name]
         optimiser.step()
+        return value
 
     batches = _batches(train, batch, generator)
-    return _descend(net, train, as_loss(loss), lr, steps, record, batches, update, "adam", 1.0)
+    return _descend(net, train, used, lr, steps, record, batches, step, "adam", 1.0)
 
 
 def _descend(
@@ -89,11 +98,11 @@ def _descend(
     steps: int,
     record: Record | None,
     batches: Iterator[tuple[Tensor, Tensor]],
-    update: Update,
+    take: Step,
     method: str,
     clock: float,
 ) -> Trajectory:
-    """The one loop: take a batch, its gradient, an update; record when a time is passed."""
+    """The one loop: take a step on a batch; record when a time is passed."""
     _check.number("lr", lr, above=0.0)
     _check.integer("steps", steps, minimum=1)
     check_fit(net, train, loss)
@@ -102,8 +111,7 @@ def _descend(
     recorder.start()
     for step in range(1, steps + 1):
         x, y = next(batches)
-        value, gradient = loss_and_gradient(net, x, y, loss)
-        update(gradient)
+        value = take(x, y)
         time = step * clock
         due = step == steps or recorder.next_time() <= time * (1.0 + 1e-12)
         if (step % _LOOK == 0 and not math.isfinite(float(value))) or (
@@ -136,15 +144,20 @@ def _check_dataset(train: object) -> None:
     _check.instance("train", train, Dataset, "be a Dataset")
 
 
-def _plain(net: nn.Module, lr: float) -> Update:
+def _plain(net: nn.Module, loss: Loss, lr: float) -> Step:
+    """theta <- theta - lr grad L(theta), without a copy of the gradient where we know how."""
     parts = trainable(net)
+    if isinstance(net, PReLUNet):
+        return lambda x, y: descend(net, x, y, loss, lr)
 
-    def update(gradient: dict[str, Tensor]) -> None:
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        value, gradient = loss_and_gradient(net, x, y, loss)
         with torch.no_grad():
             for name, part in parts.items():
                 part.sub_(gradient[name], alpha=lr)
+        return value
 
-    return update
+    return step
 
 
 def _batches(

@@ -11,6 +11,7 @@ _OURS = {
     "seeds": 1,
     "width": 300,
     "train_points": 2000,
+    "training": "sgd",
     "flow_time": 1000.0,
     "test_points": 500,
     "radii": [round(0.05 * i, 2) for i in range(23)],

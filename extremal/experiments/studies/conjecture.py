@@ -45,7 +45,8 @@ def conjecture(params: Mapping[str, Any], generator: torch.Generator) -> Outcome
     if params["spread"] != params["detail_spread"]:
         return Outcome(numbers)
     shown, cosines = _alignment(net, mixture, params)
-    robust = _robustness(net, test, params, generator)
+    attacked = test.take(torch.arange(min(params["attacked_points"], len(test))))
+    robust = _robustness(net, attacked, params, generator)
     printed = _algorithm_1(net, reference, test, params, generator)
     return Outcome({**numbers, **shown, **robust, **printed}, cosines)
 
@@ -53,10 +54,16 @@ def conjecture(params: Mapping[str, Any], generator: torch.Generator) -> Outcome
 def _trained(
     mixture: OrthonormalMixture, params: Mapping[str, Any], generator: torch.Generator
 ) -> tuple[models.PReLUNet, train.Trajectory]:
+    """A network after `flow_time`: by SGD as published, or by the gradient flow that it follows."""
     data = mixture.sample(params["train_points"], generator=generator)
     init = models.Gaussian(params["init_std"])
     net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
-    record = train.Record.log_spaced(1.0, params["flow_time"], 30)
+    record = train.Record.log_spaced(1.0, params["flow_time"], params["recorded"])
+    if params["training"] == "flow":
+        until = params["flow_time"]
+        return net, train.gradient_flow(
+            net, data, loss=params["loss"], until=until, method="mixture", record=record
+        )
     trajectory = train.sgd(
         net,
         data,
@@ -78,6 +85,8 @@ def _algorithm_1(
     generator: torch.Generator,
 ) -> dict[str, Any]:
     """The distance as the paper's Algorithm 1 finds it, c fitted on the sphere or on data."""
+    if params["algorithm_1_starts"] == 0:
+        return {}
     found = measure.distance(
         net,
         reference,
@@ -117,7 +126,10 @@ def _alignment(
 def _robustness(
     net: models.PReLUNet, test: Dataset, params: Mapping[str, Any], generator: torch.Generator
 ) -> dict[str, Any]:
-    """Accuracy against radius under all attacks, and under PGD alone as published."""
+    """Accuracy against radius under all attacks, and under PGD alone as published.
+
+    Without PGD steps there is no curve of PGD alone.
+    """
 
     def pgd_alone(
         attacked: torch.nn.Module, data: Dataset, ball: attack.Ball, _: torch.Generator
@@ -127,12 +139,17 @@ def _robustness(
 
     radii = params["radii"]
     worst = attack.accuracy_curve(net, test, radii, generator=generator)
-    pgd = attack.accuracy_curve(net, test, radii, attack=pgd_alone, generator=generator)
-    return {
+    numbers = {
         "radius": list(radii),
         "robust_accuracy": worst.accuracy.tolist(),
-        "robust_accuracy_pgd": pgd.accuracy.tolist(),
         "half_radius": half_radius(radii, worst.accuracy.tolist()),
+    }
+    if params["pgd_steps"] == 0:
+        return numbers
+    pgd = attack.accuracy_curve(net, test, radii, attack=pgd_alone, generator=generator)
+    return {
+        **numbers,
+        "robust_accuracy_pgd": pgd.accuracy.tolist(),
         "half_radius_pgd": half_radius(radii, pgd.accuracy.tolist()),
     }
 
