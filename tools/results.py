@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from extremal import report
-from extremal.experiments import load_summary
+from extremal.experiments import get, load_summary
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,6 +25,8 @@ def main() -> None:
         target.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / "summary.json", target / f"{scale}.json")
         shutil.copyfile(folder / "figure.png", target / f"{scale}.png")
+        if get(name).movie is not None:
+            shutil.copyfile(folder / "animation.gif", target / f"{scale}.gif")
     readme = ROOT / "README.md"
     readme.write_text(rendered(readme.read_text()))
 
@@ -43,10 +45,14 @@ def verdicts() -> str:
         summary = load_summary(path)
         agree = sum(row["ok"] is True for row in summary["rows"])
         count = f"{agree} of {len(summary['rows'])}"
-        figure = path.with_suffix(".png").relative_to(ROOT)
-        lines.append(
-            f"| `{summary['experiment']}` | {summary['scale']} | {count} | [PNG]({figure}) |"
-        )
+        files = [path.with_suffix(suffix) for suffix in (".png", ".gif")]
+        links = [
+            f"[{file.suffix[1:].upper()}]({file.relative_to(ROOT)})"
+            for file in files
+            if file.is_file()
+        ]
+        cells = (f"`{summary['experiment']}`", summary["scale"], count, ", ".join(links))
+        lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

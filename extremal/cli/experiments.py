@@ -148,7 +148,8 @@ def _run(
         done = ex.run(trials, store, jobs=_cores() if jobs is None else jobs, progress=progress)
     summary = ex.summarise(experiment, scale, store, seeds)  # type: ignore[arg-type]
     ex.write_summary(folder / "summary.json", summary)
-    report.write_report(summary, folder)
+    film = ex.film(experiment, scale, store, seeds)  # type: ignore[arg-type]
+    report.write_report(summary, folder, film)
     _tell(summary, _files(folder), as_json)
     if done.failed:
         raise typer.Exit(1)

@@ -1,6 +1,7 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
 from extremal.experiments.files import StoreError
+from extremal.experiments.movies import film
 from extremal.experiments.record import (
     MARKS,
     SCALES,
@@ -11,6 +12,7 @@ from extremal.experiments.record import (
     Heat,
     Line,
     Mark,
+    Movie,
     Panel,
     Scale,
     Scene,
@@ -33,6 +35,7 @@ __all__ = [
     "Heat",
     "Line",
     "Mark",
+    "Movie",
     "Outcome",
     "Panel",
     "Progress",
@@ -46,6 +49,7 @@ __all__ = [
     "Stored",
     "Study",
     "Trial",
+    "film",
     "get",
     "load_summary",
     "names",

@@ -140,6 +140,25 @@ Panel = Line | Bars | Heat | Scene
 
 
 @dataclass(frozen=True)
+class Movie:
+    """An animation of scenes in space, side by side, each of the first trial that matches it.
+
+    A cloud moves if its stored array is (frames, n, 3), and stands still if it is (n, 3). `times`
+    and `loss` name lists of the frames' times and losses, and `turn` the last time of the first of
+    the two `phases`. Rays that move are drawn with length ||w||^`compress`, so that small and large
+    ones are both seen.
+    """
+
+    title: str
+    scenes: tuple[Scene, ...]
+    times: str
+    loss: str
+    turn: str
+    phases: tuple[str, str]
+    compress: float = 1.0
+
+
+@dataclass(frozen=True)
 class Experiment:
     """One figure, table or theorem of a paper as a runnable record.
 
@@ -161,6 +180,7 @@ class Experiment:
     columns: int = 3
     notes: str = ""
     version: int = 1  # of the study: raise it when the study computes something else
+    movie: Movie | None = None
 
     def at(self, scale: Scale) -> dict[str, Any]:
         """The settings at a scale, as plain values."""

@@ -2,6 +2,8 @@
 
 from extremal.measure.accuracies import accuracy, accuracy_by_group
 from extremal.measure.distances import Distance, distance
+from extremal.measure.extremal_directions import ExtremalDirections, extremal_directions
+from extremal.measure.margins import KKT, kkt_residual, normalized_margin
 from extremal.measure.neurons import (
     Following,
     balancedness,
@@ -12,7 +14,9 @@ from extremal.measure.neurons import (
 )
 
 __all__ = [
+    "KKT",
     "Distance",
+    "ExtremalDirections",
     "Following",
     "accuracy",
     "accuracy_by_group",
@@ -20,6 +24,9 @@ __all__ = [
     "contributions",
     "cosines",
     "distance",
+    "extremal_directions",
     "following",
+    "kkt_residual",
+    "normalized_margin",
     "stable_rank",
 ]

@@ -15,6 +15,8 @@ from extremal import _check
 from extremal.data import Dataset
 from extremal.models import PReLUNet, double, polar
 
+_LARGE = 200  # neurons from which on it pays to explore with fewer
+_COARSE = 1e-3  # what those leave out, as a share of all contributions
 _KEPT = 1e-7  # relative change allowed when negligible neurons are left out of the search
 
 
@@ -104,17 +106,62 @@ def _check_plain(name: str, net: object) -> None:
 def _search(
     net: PReLUNet, reference: PReLUNet, starts: int, steps: int, generator: torch.Generator
 ) -> Distance:
-    parts = [polar(part.effective(_KEPT)) for part in (net, reference)]
-    basis = _basis(torch.cat([part.directions for part in parts]))  # (r, dim)
-    f, other = (
-        _Sum(part.directions @ basis.T, part.contributions[0], part_net.p)
-        for part, part_net in zip(parts, (net, reference), strict=True)
-    )
+    """Explore with few neurons where there are many, then settle with all that matter."""
+    fine = [part.effective(_KEPT) for part in (net, reference)]
+    large = max(part.width for part in fine) > _LARGE
+    coarse = [part.effective(_COARSE) for part in (net, reference)] if large else fine
+    f, other, basis = _in_span(coarse)
     ball = len(basis) < net.dim
     x = torch.randn(starts, len(basis), generator=generator, dtype=torch.float64)
     first = _onto(torch.cat([x, _heaviest(f, 30), _heaviest(other, 30)]), ball=False)
-    x, seen, scale, lower = first, first[:0], 1.0, 0.0
-    converged = False
+    found = _exchange(f, other, 1.0, first, steps, ball)
+    if large:
+        points = _whole(found.seen[found.order(f, other)[:8]], basis, ball)
+        f, other, basis = _in_span(fine)
+        ball = len(basis) < net.dim
+        some = torch.randn(4, len(basis), generator=generator, dtype=torch.float64)
+        first = torch.cat([points @ basis.T, _onto(some, ball=False)])
+        found = _exchange(f, other, found.scale, first, max(1, steps // 2), ball)
+    best = _whole(found.seen[found.order(f, other)[:1]], basis, ball)
+    value = float(_gap(net, reference, found.scale, best))
+    return Distance(value, found.scale, best[0], found.lower, found.converged, "search")
+
+
+def _in_span(nets: list[PReLUNet]) -> tuple[_Sum, _Sum, Tensor]:
+    """Both networks in the coordinates of their neurons' span, and its basis (r, dim)."""
+    parts = [polar(net) for net in nets]
+    basis = _basis(torch.cat([part.directions for part in parts]))
+    f, other = (
+        _Sum(part.directions @ basis.T, part.contributions[0], net.p)
+        for part, net in zip(parts, nets, strict=True)
+    )
+    return f, other, basis
+
+
+def _whole(points: Tensor, basis: Tensor, ball: bool) -> Tensor:
+    """Points of the span's unit ball as points of the sphere in the whole space."""
+    return torch.stack([_lift(x, basis) for x in points]) if ball else points @ basis
+
+
+@dataclass(frozen=True, eq=False)
+class _Exchange:
+    """All points that ascents found, the scale that fits them best, and what that proves."""
+
+    seen: Tensor
+    scale: float
+    lower: float
+    converged: bool
+
+    def order(self, f: _Sum, other: _Sum) -> Tensor:
+        """The points from the largest gap to the smallest."""
+        return (self.scale * f.value(self.seen) - other.value(self.seen)).abs().argsort().flip(0)
+
+
+def _exchange(
+    f: _Sum, other: _Sum, scale: float, first: Tensor, steps: int, ball: bool
+) -> _Exchange:
+    """Ascents for the scale, and the best scale for the points found, until they agree."""
+    x, seen, lower = first, first[:0], 0.0
     for _ in range(30):
         seen = torch.cat([seen, _ascend(f, other, scale, x, steps, ball)])
         a, b = f.value(seen), other.value(seen)
@@ -122,17 +169,12 @@ def _search(
         lower = float((refined * a - b).abs().max())
         settled = float((scale * a - b).abs().max()) <= lower * (1.0 + 1e-4) + 1e-12
         if settled and len(x) >= len(first):
-            converged = True
-            break
+            return _Exchange(seen, scale, lower, True)
         # Follow the maxima that were found; look everywhere again before calling it settled.
         scale = refined
         near = (scale * a - b).abs().topk(min(30, len(a))).indices
         x = torch.cat([first, seen[near]]) if settled else seen[near]
-    gaps = (scale * f.value(seen) - other.value(seen)).abs()
-    best = seen[int(gaps.argmax())]
-    best = _lift(best, basis) if ball else best @ basis
-    value = float(_gap(net, reference, scale, best.unsqueeze(0)))
-    return Distance(value, scale, best, lower, converged, "search")
+    return _Exchange(seen, scale, lower, False)
 
 
 def _heaviest(part: _Sum, count: int) -> Tensor:

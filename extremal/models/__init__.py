@@ -4,7 +4,7 @@ from extremal.models.effective import Polar, Reduction, polar
 from extremal.models.files import load, save
 from extremal.models.grouped import Grouped
 from extremal.models.initial import Balanced, Explicit, Gaussian, Initialisation, Kaiming, Weights
-from extremal.models.margins import double, margin, margin_gradient
+from extremal.models.margins import double, margin, margin_gradient, output_margins
 from extremal.models.prelu import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
 from extremal.models.reference import (
@@ -34,6 +34,7 @@ __all__ = [
     "load",
     "margin",
     "margin_gradient",
+    "output_margins",
     "polar",
     "save",
     "subclass_classifier",

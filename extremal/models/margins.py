@@ -18,7 +18,11 @@ def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     and labels 0..C-1.
     """
     _check_pair(net, x)
-    out = net(x)
+    return output_margins(net(x), y)
+
+
+def output_margins(out: Tensor, y: Tensor) -> Tensor:
+    """The margins (n,) of a network's outputs, (n,) or (n, C)."""
     y = _labels_for(out, y)
     if out.ndim == 1:
         return y * out

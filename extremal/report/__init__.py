@@ -1,5 +1,6 @@
 """Figures, tables and pages, made from stored results: the only part that draws."""
 
+from extremal.report.animate import save_animation
 from extremal.report.figure import draw, save_figure
 from extremal.report.files import write_report
 from extremal.report.page import write_page
@@ -11,6 +12,7 @@ __all__ = [
     "plot",
     "rows_markdown",
     "rows_table",
+    "save_animation",
     "save_figure",
     "write_page",
     "write_report",

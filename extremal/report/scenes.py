@@ -31,7 +31,7 @@ def draw_scene(axes: Axes, panel: Panel) -> int:
         _DRAW[cloud["style"]](axes, cloud, points, CLOUDS[cloud["colour"]])
     low, high = limits([_reach(cloud, points) for cloud, points in clouds], dim)
     if isinstance(axes, Axes3D):
-        _space(axes, low, high)
+        set_space(axes, low, high)
     else:
         _plane(axes, low, high)
     return 0
@@ -117,7 +117,8 @@ def _plane(axes: Axes, low: NDArray[Any], high: NDArray[Any]) -> None:
     axes.axvline(0.0, color=GREY, linewidth=0.7, zorder=1)
 
 
-def _space(axes: Axes3D, low: NDArray[Any], high: NDArray[Any]) -> None:
+def set_space(axes: Axes3D, low: NDArray[Any], high: NDArray[Any]) -> None:
+    """Limits, the point of view, quiet panes and the origin of axes in space."""
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
     axes.set_box_aspect((1, 1, 1), zoom=1.18)
     axes.view_init(elev=ELEVATION, azim=AZIMUTH)

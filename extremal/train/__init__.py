@@ -6,12 +6,14 @@ from extremal.train.gradient import loss_and_gradient, total_loss
 from extremal.train.loss import Loss
 from extremal.train.record import DivergenceError, Record
 from extremal.train.trajectory import Trajectory
+from extremal.train.until import Until
 
 __all__ = [
     "DivergenceError",
     "Loss",
     "Record",
     "Trajectory",
+    "Until",
     "adam",
     "gd",
     "gradient_flow",

@@ -1,37 +1,55 @@
-"""The first stage of the flow on clusters: neurons do not interact, each takes its own steps."""
+"""The first stage of the flow: neurons do not interact, each takes its own steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from extremal.train.closure import Clusters
+from extremal.train.frame import unit
 from extremal.train.polar import Angles
-from extremal.train.runge_kutta import ERROR, ORDER, Counts, State
+from extremal.train.runge_kutta import SHAMPINE, Counts, State, moved
 
 _ROUNDS = 16  # between looks at which neurons rest
 
 
-def turn(state: State, clusters: Clusters, angles: Angles, push: Tensor) -> State:
-    """The right-hand side for (place, theta): the clusters' pull across u, and the growth g."""
+class Pull(Protocol):
+    """A constant push on neurons, as it is while the network's output is negligible."""
+
+    @property
+    def p(self) -> float: ...
+
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor, total: int) -> None:
+        """Renew what is known of the neurons `rows` where it is too old."""
+        ...
+
+    def look(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Renew it for the chosen ones."""
+        ...
+
+    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """G up to a multiple of u, (k, r + 1), and g, (k,), of the neurons `rows`."""
+        ...
+
+
+def turn(pull: Tensor, growth: Tensor, state: State, angles: Angles) -> State:
+    """The right-hand side for (place, theta): the pull across u, and the growth g."""
     place, theta = state
-    pull, growth = clusters.pull(place, push)
-    radial = (pull * place).sum(1, keepdim=True)
+    radial = (pull * place).sum(1, keepdim=True) / place.square().sum(1, keepdim=True)
     return angles.ratio(theta)[:, None] * (pull - radial * place), growth
 
 
 class Aligning:
-    """Neurons under a constant push, as it is while the network's output is negligible."""
+    """Neurons under a constant push, each with steps of its own."""
 
     def __init__(
-        self, clusters: Clusters, angles: Angles, push: Tensor, tolerance: float, counts: Counts
+        self, field: Pull, angles: Angles, first: float, tolerance: float, counts: Counts
     ) -> None:
-        self.clusters, self.angles, self.push = clusters, angles, push
+        self.field, self.angles = field, angles
         self.tolerance, self.counts = tolerance, counts
-        self.size = torch.full_like(angles.log_scale, 0.1 / float(push.abs().sum()))
+        self.size = torch.full_like(angles.log_scale, first)
 
     def advance(self, state: State, span: float) -> State:
         """Bring each neuron forward by the time `span`."""
@@ -43,30 +61,36 @@ class Aligning:
         while len(active):
             rounds += 1
             here = (place[active], theta[active])
-            side = partial(
-                turn, clusters=self.clusters, angles=self.angles.take(active), push=self.push
-            )
+            self.field.refresh(here[0], left[active], active, len(theta))
+            side = self._side(active)
             first = side(here)
             still = self._settled(first, left[active])
             if rounds % _ROUNDS == 0:
                 still |= self._resting(first[1], here[0], left[active], before, active)
                 before = (place.clone(), left.clone())
-            theta[active[still]] += first[1][still] * left[active[still]]
-            left[active[still]] = 0.0
+            if bool(still.any()):
+                self.field.look(here[0], left[active], active, still)
+                first = side(here)
+                theta[active[still]] += first[1][still] * left[active[still]]
+                left[active[still]] = 0.0
             size = torch.minimum(self.size[active], left[active])
             new, error = _attempt(side, here, first, size)
             good = (error <= self.tolerance) & ~still
             rows = active[good]
-            place[rows], theta[rows] = new[0][good], new[1][good]
+            place[rows], theta[rows] = unit(new[0][good]), new[1][good]
             left[rows] -= size[good]
             self._resize(active, size, error / self.tolerance, good, still)
             active = active[left[active] > 1e-12 * span]
         return place, theta
 
+    def _side(self, rows: Tensor) -> Callable[[State], State]:
+        angles = self.angles.take(rows)
+        return lambda state: turn(*self.field.pull(state[0], rows), state, angles)
+
     def _resize(
         self, active: Tensor, size: Tensor, error: Tensor, good: Tensor, still: Tensor
     ) -> None:
-        factor = (0.9 * (error + 1e-12) ** (-1.0 / ORDER)).clamp(0.2, 5.0)
+        factor = (0.9 * (error + 1e-12) ** (-1.0 / SHAMPINE.order)).clamp(0.2, 5.0)
         # A step cut short by the end says nothing against the longer one that was planned.
         planned = torch.where(good & (size < self.size[active]), self.size[active], 0.0)
         changed = torch.maximum(planned, size * factor)
@@ -77,7 +101,7 @@ class Aligning:
     def _settled(self, slope: State, left: Tensor) -> Tensor:
         """Which neurons will not turn any more: they approach their direction at the rate p g."""
         speed, growth = slope[0].abs().amax(1), slope[1].abs()
-        ahead = torch.minimum(left, 1.0 / (self.clusters.p * growth).clamp(min=1e-300))
+        ahead = torch.minimum(left, 1.0 / (self.field.p * growth).clamp(min=1e-300))
         return speed * ahead <= 0.01 * self.tolerance
 
     def _resting(
@@ -89,7 +113,7 @@ class Aligning:
         a time that is short beside the rest: explicit steps then tremble within the tolerance.
         """
         moved = (place - before[0][active]).abs().amax(1)
-        rested = (before[1][active] - left) * self.clusters.p * growth.abs()
+        rested = (before[1][active] - left) * self.field.p * growth.abs()
         return (moved <= self.tolerance) & (rested >= 3.0)
 
 
@@ -97,21 +121,15 @@ def _attempt(
     side: Callable[[State], State], state: State, first: State, size: Tensor
 ) -> tuple[State, Tensor]:
     """A step of Bogacki & Shampine with a size for each neuron, and each one's error, (h,)."""
-    sizes = (size[:, None], size)
-
-    def moved(slopes: tuple[State, ...], weights: tuple[float, ...]) -> State:
-        return tuple(
-            part + h * sum(w * slope[i] for w, slope in zip(weights, slopes, strict=True))
-            for i, (part, h) in enumerate(zip(state, sizes, strict=True))
+    slopes = [first]
+    for weights in SHAMPINE.stages:
+        new = tuple(
+            moved((part,), [(slope[i],) for slope in slopes], weights, h)[0]
+            for i, (part, h) in enumerate(zip(state, (size[:, None], size), strict=True))
         )
-
-    second = side(moved((first,), (0.5,)))
-    third = side(moved((second,), (0.75,)))
-    new = moved((first, second, third), (2 / 9, 1 / 3, 4 / 9))
-    fourth = side(new)
+        slopes.append(side(new))
     miss = [
-        h
-        * sum(w * slope[i] for w, slope in zip(ERROR, (first, second, third, fourth), strict=True))
-        for i, h in enumerate(sizes)
+        h * sum(w * slope[i] for w, slope in zip(SHAMPINE.error, slopes, strict=True))
+        for i, h in enumerate((size[:, None], size))
     ]
     return new, torch.maximum(miss[0].abs().amax(1), miss[1].abs())

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.train.loss import Loss
+from extremal.train.frame import Frame, unit
+from extremal.train.loss import Loss, pushes
 
 _NODES = 64  # of the quadrature where p is not whole
 _TAIL = 9.0  # standard deviations beyond which a Gaussian is nothing
@@ -25,9 +26,12 @@ _TAIL = 9.0  # standard deviations beyond which a Gaussian is nothing
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Means in the coordinates of their own span, shares, labels and the noise of a coordinate."""
+    """Means in the coordinates of their own span, shares, labels and the noise of a coordinate.
 
-    basis: Tensor  # (K, dim), orthonormal rows
+    Neurons have places in a frame whose basis is that span; no pull is along their rest.
+    """
+
+    frame: Frame
     means: Tensor  # (K, K): row k holds the coordinates of cluster k's mean
     share: Tensor  # (K,) n_k/n
     label: Tensor  # (K,) -1 / +1
@@ -36,8 +40,8 @@ class Clusters:
     group: Tensor  # (n,) the cluster of each sample
 
     @classmethod
-    def of(cls, data: Dataset, p: float) -> Clusters:
-        """The clusters of a data set whose groups are known."""
+    def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[Clusters, Tensor]:
+        """The clusters of a data set with known groups, and the place of neurons (h, dim) there."""
         _check.require(data.group is not None, "train.group", "be known for method='mixture'", None)
         assert data.group is not None
         used, group = torch.unique(data.group, return_inverse=True)
@@ -52,7 +56,23 @@ class Clusters:
         within = squares - float((count[:, None] * means**2).sum())
         noise = math.sqrt(max(within, 0.0) / max(1, (len(data) - len(used)) * data.dim))
         basis = torch.linalg.qr(means.T).Q.T.contiguous()
-        return cls(basis, means @ basis.T, count / len(data), label.sign(), noise, p, group)
+        frame, place = Frame.of(directions, basis)
+        share = count / len(data)
+        return cls(frame, means @ basis.T, share, label.sign(), noise, p, group), place
+
+    @property
+    def thin(self) -> float:
+        """How much less samples vary along the rests than along the longest direction."""
+        top = torch.linalg.matrix_norm(self.share.sqrt()[:, None] * self.means, 2)
+        return min(1.0, self.noise / float(top))
+
+    @property
+    def fastest(self) -> float:
+        """The growth of the fastest direction, among the means and the class averages."""
+        sides = [self.means[self.label * sign > 0].sum(0) for sign in (1.0, -1.0)]
+        found = torch.cat([self.means, torch.stack([side for side in sides if side.any()])])
+        rest = torch.zeros(len(found), 1, dtype=found.dtype)
+        return float(self.pull(torch.cat([unit(found), rest], 1), self.share)[1].max())
 
     def moments(self, inner: Tensor) -> tuple[Tensor, Tensor]:
         """I_{p-1} and I_p at m = `inner`, elementwise."""
@@ -95,12 +115,22 @@ class Clusters:
 
     def outputs(self, place: Tensor, contribution: Tensor) -> Tensor:
         """f at the clusters, (K,): the mean of f over each one's noise."""
-        return contribution @ self.moments(place @ self.means.T)[1]
+        return contribution @ self.moments(place[:, :-1] @ self.means.T)[1]
+
+    def at_samples(self, outputs: Tensor) -> Tensor:
+        """f on the training data, (n,), as far as the clusters tell it."""
+        return outputs[self.group]
 
     def pull(self, place: Tensor, push: Tensor) -> tuple[Tensor, Tensor]:
-        """G in the basis up to a multiple of u, (h, K), and g, (h,), for q_k = `push` (K,)."""
-        low, high = self.moments(place @ self.means.T)
-        return self.p * ((low * push) @ self.means), high @ push
+        """G up to a multiple of u, (h, K + 1), and g, (h,), for q_k = `push` (K,)."""
+        low, high = self.moments(place[:, :-1] @ self.means.T)
+        pull = self.p * ((low * push) @ self.means)
+        return torch.nn.functional.pad(pull, (0, 1)), high @ push
+
+    def aligning(self, push: Tensor, tolerance: float) -> Constant:
+        """The same field under a constant push."""
+        del tolerance
+        return Constant(self, push)
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_k = -l'(y f) y n_k/n, times `rate`."""
@@ -114,8 +144,25 @@ class Clusters:
         return float((-self.share * torch.nn.functional.logsigmoid(margin)).sum())
 
 
-def pushes(loss: Loss, outputs: Tensor, label: Tensor) -> Tensor:
-    """-l'(y f) y for each output: how hard a sample pulls the network to its side."""
-    if loss.name == "exp":
-        return label * torch.exp(-label * outputs)
-    return label * torch.sigmoid(-label * outputs)
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Clusters that pull with a constant push."""
+
+    clusters: Clusters
+    push: Tensor
+
+    @property
+    def p(self) -> float:
+        """The network's power."""
+        return self.clusters.p
+
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor, total: int) -> None:
+        """Nothing to renew: clusters are cheap enough to be looked at every time."""
+
+    def look(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Nothing to renew."""
+
+    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """G up to a multiple of u, (k, K + 1), and g, (k,)."""
+        del rows
+        return self.clusters.pull(place, self.push)

@@ -7,9 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Gathered neurons keep their weighted mean direction, so that the change of f is of second order in
-# their distances where f is smooth; this many tolerances apart, it is below the tolerance.
-_REACH = 10.0
+from extremal.train.frame import unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,42 +15,75 @@ class Groups:
     """Which neurons go on together: `owner` (h,) is a group, or -1 for a neuron that is left out.
 
     `leaders` are the heaviest neurons of the groups, `theta` (h,) the angles when they gathered,
-    `contribution` (h,) the signed contributions then. `change` bounds, as a share of all
-    contributions and for p = 1, how much gathering and leaving out changed f on the unit ball when
-    it was done.
+    `contribution` (h,) the signed contributions then. `bound` is how much gathering and leaving out
+    changed f on the unit ball at most when it was done, as a share of all weights and over p.
     """
 
     owner: Tensor
     leaders: list[int]
     theta: Tensor
     contribution: Tensor
-    change: float
+    bound: float
+
+    def mean(self, rows: Tensor) -> Tensor:
+        """The groups' mean of something that neurons have, (k, ...), weighted by contribution.
+
+        With the mean direction of a group in place of its neurons' own, f changes at second order
+        in their distances.
+        """
+        member = self.owner >= 0
+        mass = self.contribution[member].abs()
+        return self.total(mass[:, None] * rows[member]) / self.total(mass)[:, None]
+
+    def total(self, values: Tensor) -> Tensor:
+        """The groups' sums of values of their members, (k, ...)."""
+        shape = (len(self.leaders), *values.shape[1:])
+        owner = self.owner[self.owner >= 0]
+        return torch.zeros(shape, dtype=values.dtype).index_add_(0, owner, values)
+
+    def places(self, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Places (k, r + 1) without a rest, and signed contributions (k,) of the groups."""
+        mean = self.mean(place)
+        mean[:, -1] = 0.0
+        return unit(mean), self.total(self.contribution[self.owner >= 0])
 
 
 def gather(
-    place: Tensor, contribution: Tensor, theta: Tensor, weight: Tensor, tolerance: float
+    place: Tensor,
+    contribution: Tensor,
+    theta: Tensor,
+    weight: Tensor,
+    *,
+    tolerance: float,
+    reach: float,
+    thin: float,
 ) -> Groups:
-    """Group neurons of one sign whose directions are within ten tolerances, heaviest first.
+    """Group neurons of one sign whose directions are within `reach`, heaviest first.
 
     `weight` (h,) is what a neuron will ever matter, not what it contributes now: for p >= 3 later
-    winners are still small when the first ones are large. Directions are compared in the span of
-    the means; the part off it counts in full, since no two neurons share it. Groups are made until
-    what is left out weighs less than a tenth of the tolerance.
+    winners are still small when the first ones are large. A neuron that weighs less than the
+    average may be further away, such that what it changes is no more. Distances are those that
+    samples see: `place` (h, r + 1) has the part off the basis in its last column, which counts
+    `thin` times and in full, since no two neurons share it. Groups are made until what is left out
+    weighs less than a tenth of the tolerance.
     """
-    off = torch.sqrt((1.0 - place.square().sum(1)).clamp(min=0.0))
+    inside, off = place[:, :-1], place[:, -1].abs()
     owner = torch.full_like(weight, -1, dtype=torch.int64)
     total = float(weight.sum())
+    allowed = reach * (total / (len(weight) * weight).clamp(min=1e-300)).sqrt().clamp(1.0, 10.0)
     left = weight.clone()
     leaders: list[int] = []
-    change = 0.0
+    changed = 0.0
     while float(left.sum()) > 0.1 * tolerance * total:
         leader = int(left.argmax())
-        gap = ((place - place[leader]).square().sum(1) + (off + off[leader]).square()).sqrt()
-        gap[leader] = 0.0
+        near = (inside - inside[leader]).square().sum(1)
+        apart = (off + off[leader]).square()
+        apart[leader] = 0.0
         alike = torch.sign(contribution) == torch.sign(contribution[leader])
-        chosen = (gap <= _REACH * tolerance) & alike & (left > 0)
+        chosen = ((near + thin**2 * apart).sqrt() <= allowed) & alike & (left > 0)
         owner[chosen] = len(leaders)
-        change += float((left[chosen] * gap[chosen]).sum())
+        changed += float((left * (near + apart).sqrt())[chosen].sum())
         left[chosen] = 0.0
         leaders.append(leader)
-    return Groups(owner, leaders, theta.clone(), contribution, (change + float(left.sum())) / total)
+    bound = (changed + float(left.sum())) / total
+    return Groups(owner, leaders, theta.clone(), contribution, bound)

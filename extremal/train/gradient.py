@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +10,7 @@ from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.loss import Loss
 
-_BATCH = 8192
+_BATCH = 4096
 
 
 def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
@@ -37,10 +35,12 @@ def loss_and_gradient(
     return value.detach(), dict(zip(parts, gradients, strict=True))
 
 
-def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
-    """The loss on a whole data set, in batches so that memory stays bounded."""
-    summed = Loss(loss.name, "sum")
+def all_outputs(net: nn.Module, data: Dataset) -> Tensor:
+    """f on a whole data set, (n,) or (n, C) in float64, in batches so that memory stays bounded."""
     with torch.no_grad():
-        pairs = zip(data.x.split(_BATCH), data.y.split(_BATCH), strict=True)
-        total = math.fsum(float(summed.value(net(x), y)) for x, y in pairs)
-    return total / len(data) if loss.reduction == "mean" else total
+        return torch.cat([net(x).double() for x in data.x.split(_BATCH)])
+
+
+def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
+    """The loss on a whole data set."""
+    return float(loss.value(all_outputs(net, data), data.y))

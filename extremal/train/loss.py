@@ -63,3 +63,10 @@ class Loss:
 def as_loss(loss: LossName | Loss) -> Loss:
     """A `Loss` from its name (then the mean), or the loss itself."""
     return loss if isinstance(loss, Loss) else Loss(loss)
+
+
+def pushes(loss: Loss, outputs: Tensor, label: Tensor) -> Tensor:
+    """-l'(y f) y for each output: how hard a sample pulls the network to its side."""
+    if loss.name == "exp":
+        return label * torch.exp(-label * outputs)
+    return label * torch.sigmoid(-label * outputs)

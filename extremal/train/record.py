@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.measure import accuracy
-from extremal.train.gradient import total_loss
+from extremal.models import output_margins
+from extremal.train.gradient import all_outputs
 from extremal.train.loss import Loss
 from extremal.train.trajectory import Trajectory
 
@@ -94,19 +94,16 @@ class Recorder:
     def note(self, time: float, outputs: Tensor | None = None) -> float:
         """Record now; returns the loss, which tells divergence.
 
-        `outputs` (n,) are the network's on the training data, where a method knows them already.
+        `outputs`, (n,) or (n, C), are the network's on the training data, where they are known.
         """
         while self.pending and self.pending[0] <= time * (1.0 + 1e-12):
             self.pending.pop(0)
-        if outputs is None:
-            loss = total_loss(self.net, self.data, self.loss)
-            right = accuracy(self.net, self.data) if math.isfinite(loss) else math.nan
-        else:
-            loss = float(self.loss.value(outputs, self.data.y))
-            right = float((self.data.y * outputs > 0).double().mean())
+        outputs = all_outputs(self.net, self.data) if outputs is None else outputs
+        loss = float(self.loss.value(outputs, self.data.y))
+        right = float((output_margins(outputs, self.data.y) > 0).double().mean())
         self.times.append(time)
         self._add("loss", loss)
-        self._add("accuracy", right)
+        self._add("accuracy", right if math.isfinite(loss) else math.nan)
         for name, watch in self.record.watch.items():
             with torch.no_grad():
                 self._add(name, watch(self.net))
@@ -114,6 +111,28 @@ class Recorder:
             for name, part in self.net.named_parameters():
                 self.kept.setdefault(name, []).append(part.detach().clone())
         return loss
+
+    @property
+    def losses(self) -> list[float]:
+        """The losses recorded so far."""
+        return [float(loss) for loss in self.rows.get("loss", [])]
+
+    def state(self) -> dict[str, Tensor]:
+        """What was recorded so far, as tensors by name."""
+        tensors = {"times": torch.tensor(self.times, dtype=torch.float64)}
+        for kind, rows in (("values", self.rows), ("snapshots", self.kept)):
+            tensors |= {f"{kind}/{name}": torch.stack(part) for name, part in rows.items()}
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        self.times = tensors["times"].tolist()
+        for kind, rows in (("values", self.rows), ("snapshots", self.kept)):
+            for name, part in tensors.items():
+                if name.startswith(f"{kind}/"):
+                    rows[name.removeprefix(f"{kind}/")] = list(part)
+        last = self.times[-1] if self.times else -math.inf
+        self.pending = [time for time in self.pending if time > last]
 
     def start(self) -> None:
         """Record at time 0; where the loss is not finite even there, nothing can be trained."""

@@ -1,4 +1,4 @@
-"""The embedded pair of Bogacki & Shampine, 3(2), with control of the error."""
+"""Embedded Runge-Kutta pairs with control of the error and dense output."""
 
 from __future__ import annotations
 
@@ -10,8 +10,50 @@ from torch import Tensor
 
 State = tuple[Tensor, ...]
 Side = Callable[[State], State]
-ORDER = 3
-ERROR = (-5 / 72, 1 / 12, 1 / 9, -1 / 8)
+Error = Callable[[State, State, State], float]  # of (estimate, before, after), over the tolerance
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Stages whose last one is the first of the next step; `error` is what two orders differ by.
+
+    `dense` completes the cubic through both ends of a step to the pair's own interpolant.
+    """
+
+    order: int
+    stages: tuple[tuple[float, ...], ...]
+    error: tuple[float, ...]
+    dense: tuple[float, ...] | None = None
+
+
+# Bogacki & Shampine 1989, 3(2); the cubic through both ends is of third order itself.
+SHAMPINE = Pair(
+    3,
+    ((1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
+    (-5 / 72, 1 / 12, 1 / 9, -1 / 8),
+)
+# Dormand & Prince 1980, 5(4); the interpolant, of fourth order, is Hairer, Norsett & Wanner's.
+DORMAND = Pair(
+    5,
+    (
+        (1 / 5,),
+        (3 / 40, 9 / 40),
+        (44 / 45, -56 / 15, 32 / 9),
+        (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+        (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+        (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+    ),
+    (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40),
+    (
+        -12715105075 / 11282082432,
+        0.0,
+        87487479700 / 32700410799,
+        -10690763975 / 1880347072,
+        701980252875 / 199316789632,
+        -1453857185 / 822651844,
+        69997945 / 29380423,
+    ),
+)
 
 
 @dataclass
@@ -24,30 +66,43 @@ class Counts:
 
 
 class Stepper:
-    """Integrates y' = side(y) from `state` at `time`, step by step.
+    """Integrates y' = side(y) from `state` at `time`, one accepted step at a time.
 
-    A step is accepted when no entry of the state is estimated to be wrong by more than `tolerance`
-    after it. The last stage of a step is the first of the next one.
+    A step is accepted where `error` of its estimate is at most 1; unless said, that is where no
+    entry of the state is estimated to be wrong by more than `tolerance` after it.
     """
 
     def __init__(
-        self, side: Side, state: State, time: float, tolerance: float, counts: Counts, size: float
+        self,
+        side: Side,
+        state: State,
+        time: float,
+        tolerance: float,
+        counts: Counts,
+        size: float,
+        *,
+        pair: Pair = SHAMPINE,
+        error: Error | None = None,
     ) -> None:
-        self.side, self.tolerance, self.counts = side, tolerance, counts
+        self.side, self.tolerance, self.counts, self.pair = side, tolerance, counts, pair
+        self.error = error or self._largest
         self.state, self.time, self.size = state, time, size
         self.slope = self._side(state)
+        self._last: tuple[float, State, list[State]] | None = None
 
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""
         while True:
             cut = self.size >= limit - self.time
             size = limit - self.time if cut else self.size
-            state, slope, error = self._attempt(size)
-            factor = grown(error / self.tolerance)
-            if error <= self.tolerance:
+            state, slopes, error = self._attempt(size)
+            factor = grown(error, self.pair.order)
+            if error <= 1.0:
                 self.counts.steps += 1
-                self.state, self.slope = state, slope
+                self._last = (self.time, self.state, slopes)
+                self.state, self.slope = state, slopes[-1]
                 self.time = limit if cut else self.time + size
+                # A step cut short says nothing against the longer one that was planned.
                 self.size = max(self.size, size * factor) if cut else size * factor
                 return
             self.counts.rejected += 1
@@ -55,38 +110,63 @@ class Stepper:
             if self.size < 1e-14 * max(self.time, 1e-300):
                 raise ArithmeticError(f"the step size vanished at time {self.time:g}")
 
-    def _attempt(self, size: float) -> tuple[State, State, float]:
-        first = self.slope
-        second = self._side(_moved(self.state, (first,), (0.5 * size,)))
-        third = self._side(_moved(self.state, (second,), (0.75 * size,)))
-        weights = (2 / 9 * size, 1 / 3 * size, 4 / 9 * size)
-        new = _moved(self.state, (first, second, third), weights)
-        fourth = self._side(new)
-        error = size * max(
-            float(_weighted(parts, ERROR).abs().max())
-            for parts in zip(first, second, third, fourth, strict=True)
+    def between(self, time: float) -> State:
+        """The state at a time within the last step."""
+        if self._last is None or time >= self.time:
+            return self.state
+        start, before, slopes = self._last
+        size = self.time - start
+        share = (time - start) / size
+        found = []
+        for i, (old, new) in enumerate(zip(before, self.state, strict=True)):
+            rise = new - old
+            bend = size * slopes[0][i] - rise
+            tail = rise - size * slopes[-1][i] - bend
+            inner = tail
+            if self.pair.dense is not None:
+                extra = _weighted(tuple(slope[i] for slope in slopes), self.pair.dense)
+                inner = tail + (1.0 - share) * size * extra
+            found.append(old + share * (rise + (1.0 - share) * (bend + share * inner)))
+        return tuple(found)
+
+    def _attempt(self, size: float) -> tuple[State, list[State], float]:
+        slopes = [self.slope]
+        for weights in self.pair.stages:
+            state = moved(self.state, slopes, weights, size)
+            slopes.append(self._side(state))
+        estimate = tuple(
+            size * _weighted(parts, self.pair.error) for parts in zip(*slopes, strict=True)
         )
-        return new, fourth, error if math.isfinite(error) else math.inf
+        error = self.error(estimate, self.state, state)
+        return state, slopes, error if math.isfinite(error) else math.inf
+
+    def _largest(self, estimate: State, before: State, after: State) -> float:
+        del before, after
+        return max(float(part.abs().max()) for part in estimate) / self.tolerance
 
     def _side(self, state: State) -> State:
         self.counts.sides += 1
         return self.side(state)
 
 
-def grown(error: float) -> float:
+def grown(error: float, order: int) -> float:
     """The factor for the next step's size, from the error of the last one over the tolerance."""
     if not math.isfinite(error):
         return 0.2
-    return min(5.0, max(0.2, 0.9 * (error + 1e-12) ** (-1.0 / ORDER)))
+    return min(5.0, max(0.2, 0.9 * (error + 1e-12) ** (-1.0 / order)))
 
 
-def _moved(state: State, slopes: tuple[State, ...], weights: tuple[float, ...]) -> State:
+def moved(
+    state: State, slopes: list[State], weights: tuple[float, ...], size: float | Tensor
+) -> State:
+    """state + size times the weighted slopes."""
     moves = (_weighted(parts, weights) for parts in zip(*slopes, strict=True))
-    return tuple(part + move for part, move in zip(state, moves, strict=True))
+    return tuple(part + size * move for part, move in zip(state, moves, strict=True))
 
 
 def _weighted(parts: tuple[Tensor, ...], weights: tuple[float, ...]) -> Tensor:
-    total = weights[0] * parts[0]
-    for part, weight in zip(parts[1:], weights[1:], strict=True):
+    pairs = [(part, w) for part, w in zip(parts, weights, strict=True) if w]
+    total = pairs[0][1] * pairs[0][0]
+    for part, weight in pairs[1:]:
         total = total + weight * part
     return total

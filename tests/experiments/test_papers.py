@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from extremal.experiments import SCALES, Store, get, names, run, summarise
+from extremal.experiments import SCALES, Store, film, get, names, run, summarise
 from extremal.experiments.studies.conjecture import half_radius
 
 
@@ -22,6 +22,7 @@ def test_smoke_scale_runs_and_everything_resolves(name, store):
     assert report.failed == 0, summary["failures"]
     assert summary["trials"]["done"] == summary["trials"]["total"]
     assert all(panel["kind"] != "missing" for panel in summary["panels"])
+    assert (film(experiment, "smoke", store) is None) == (experiment.movie is None)
 
 
 @pytest.mark.parametrize("name", names())
@@ -91,3 +92,22 @@ def test_the_same_seed_gives_the_same_data_for_every_p(store):
     assert torch.equal(first["positive_data"], second["positive_data"])
     assert torch.equal(first["neurons_initial"], second["neurons_initial"])
     assert not torch.equal(first["neurons_final"], second["neurons_final"])
+
+
+def test_the_movie_of_figure_1_begins_and_ends_with_its_stages(store):
+    experiment = get("min-vidal-2024/figure-1")
+    run(experiment.trials("smoke"), store, jobs=1)
+    trials = experiment.trials("smoke")
+    shown = film(experiment, "smoke", store)
+    assert [scene["title"] for scene in shown["scenes"]] == ["p = 1", "p = 3"]
+    assert shown["times"][0] == 0.0
+    assert shown["times"][-1] == trials[0].params["flow_time"]
+    for trial, scene in zip(trials, shown["scenes"], strict=True):
+        stored = store.read(trial)
+        frames = [cloud["points"] for cloud in scene["clouds"] if cloud["moves"]]
+        for index, stage in ((0, "initial"), (-1, "final")):
+            neurons = torch.tensor([point for cloud in frames for point in cloud[index]])
+            wanted = stored.arrays[f"neurons_{stage}"]
+            assert sorted(neurons.tolist()) == sorted(wanted.tolist())
+        assert scene["loss"][-1] == stored.numbers["loss"]
+        assert scene["turn"] in shown["times"]

@@ -69,8 +69,8 @@ def test_a_recorded_point_is_the_end_of_a_shorter_run():
 def test_a_float32_network_is_integrated_in_float64():
     net, data = problem(3.0, dtype=torch.float32)
     wide = copy.deepcopy(net).double()
-    gradient_flow(net, data, until=3.0)
-    gradient_flow(wide, data.to(torch.float64), until=3.0)
+    gradient_flow(net, data, until=3.0, tolerance=1e-6)
+    gradient_flow(wide, data.to(torch.float64), until=3.0, tolerance=1e-6)
     assert net.neurons.dtype == net.votes.dtype == torch.float32
     assert torch.equal(net.neurons, wide.neurons.float())
     assert torch.equal(net.votes, wide.votes.float())

@@ -28,7 +28,7 @@ def recorded() -> tuple[Trajectory, PReLUNet, object]:
     net, data = problem(2.0)
     watch = {"first": lambda net: net.neurons[0], "size": lambda net: float(net.votes.norm())}
     record = Record(at=(0.5, 1.0), watch=watch, snapshots=True)
-    return gradient_flow(net, data, until=2.0, record=record), net, data
+    return gradient_flow(net, data, until=2.0, tolerance=1e-6, record=record), net, data
 
 
 def test_snapshots_reproduce_what_was_recorded():

@@ -17,6 +17,9 @@ from extremal.experiments.trial import Outcome
 def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow from a small balanced start, with its neurons at the three stages.
 
+    "positive_neurons_moving" and its negative twin (frames, m, dim) hold the neurons of one sign of
+    vote at all recorded "times".
+
     One seed gives the same data and the same initial neurons for every p. "Aligned" is the last
     recorded time at which the loss still has `aligned_share` of its first value: neurons have
     turned, and are still small.
@@ -34,9 +37,9 @@ def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         generator=generator,
     )
     record = train.Record.log_spaced(0.1, params["flow_time"], params["frames"], snapshots=True)
-    flow = train.gradient_flow(
-        net, data, until=params["flow_time"], tolerance=params["tolerance"], record=record
-    )
+    # The flow of these few points themselves, not of their clusters.
+    settings = {"until": params["flow_time"], "tolerance": params["tolerance"], "record": record}
+    flow = train.gradient_flow(net, data, method="general", **settings)
     losses = flow.values["loss"]
     aligned = int((losses >= params["aligned_share"] * losses[0]).nonzero().max())
     expected = (
@@ -54,8 +57,12 @@ def stages(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     }
     for name, index in (("initial", 0), ("aligned", aligned), ("final", -1)):
         arrays |= _stage(name, flow.snapshots["neurons"][index], net.votes[0])
+    for sign, which in (("positive", net.votes[0] > 0), ("negative", net.votes[0] < 0)):
+        arrays[f"{sign}_neurons_moving"] = flow.snapshots["neurons"][:, which]
     numbers = {
         "loss": float(losses[-1]),
+        "times": flow.times.tolist(),
+        "losses": losses.tolist(),
         "aligned_time": float(flow.times[aligned]),
         "largest_norm_aligned": float(flow.snapshots["neurons"][aligned].norm(dim=1).max()),
         "aligned_cosine": float((earlier.cosine * earlier.contribution).sum())

@@ -1,6 +1,6 @@
 """Figure 1: neurons in space at the start, after alignment and at the end, for p = 1 and 3."""
 
-from extremal.experiments import Claim, Cloud, Experiment, Scene, Setting
+from extremal.experiments import Claim, Cloud, Experiment, Movie, Scene, Setting
 
 
 def _scene(title: str, p: float, stage: str) -> Scene:
@@ -12,6 +12,20 @@ def _scene(title: str, p: float, stage: str) -> Scene:
             Cloud(f"positive_directions_{stage}", "directions, v > 0", "rays", colour="positive"),
             Cloud(f"negative_directions_{stage}", "directions, v < 0", "rays", colour="negative"),
             Cloud(f"neurons_{stage}", "neurons", colour="neutral"),
+            Cloud("centers", "subclass centres", "rays", colour="accent"),
+        ),
+        {"p": p},
+    )
+
+
+def _moving(p: float) -> Scene:
+    return Scene(
+        f"p = {p:g}",
+        (
+            Cloud("positive_data", "positive data", colour="positive"),
+            Cloud("negative_data", "negative data", colour="negative"),
+            Cloud("positive_neurons_moving", "neurons, v > 0", "rays", colour="positive"),
+            Cloud("negative_neurons_moving", "neurons, v < 0", "rays", colour="negative"),
             Cloud("centers", "subclass centres", "rays", colour="accent"),
         ),
         {"p": p},
@@ -39,10 +53,26 @@ experiment = Experiment(
         "tolerance": Setting(1e-4, "O", "relative error of a step"),
     },
     quick={"seeds": 2},
-    smoke={"seeds": 1, "width": 12, "train_points": 12, "flow_time": 100.0, "tolerance": 1e-2},
-    version=2,
+    smoke={
+        "seeds": 1,
+        "width": 12,
+        "train_points": 12,
+        "flow_time": 100.0,
+        "frames": 16,
+        "tolerance": 1e-2,
+    },
+    version=3,
     axes=("p",),
     columns=3,
+    movie=Movie(
+        "Neurons first turn, then grow",
+        (_moving(1.0), _moving(3.0)),
+        times="times",
+        loss="losses",
+        turn="aligned_time",
+        phases=("turning", "growing"),
+        compress=0.1,
+    ),
     panels=(
         _scene("At initialisation", 1.0, "initial"),
         _scene("p = 1, aligned", 1.0, "aligned"),

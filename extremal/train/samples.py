@@ -1,0 +1,203 @@
+"""The pull of all samples on neurons, in a subspace that holds their gradients up to a share.
+
+Nothing is known of the data here. A neuron moves in the span of the data's leading directions and
+of its own start: s_ij = <z_j, B x_i> + beta_j <rest_j, x_i>, where the last product never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from extremal.data import Dataset
+from extremal.models.power import relu_power_with_slope
+from extremal.train.frame import Frame
+from extremal.train.loss import Loss, pushes
+
+_CHUNK = 1 << 18  # entries of a block of (neurons, samples): a megabyte, for the cache
+_PROBES = 128  # neurons whose first gradients choose the subspace
+_SHARE = 10.0  # tolerances: the share of a gradient that may lie off the subspace
+_PART = 2000  # samples that stand for all of them between two looks at all
+_TURNED = 100.0  # tolerances: how far a neuron may turn between two such looks
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A data set as a field of forces on neurons with places in a frame."""
+
+    frame: Frame
+    x: Tensor  # (r, n): the samples in the frame's basis
+    across: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
+    label: Tensor  # (n,)
+    p: float
+    fastest: float  # no direction grows faster than this for q_i = y_i/n
+    thin: float  # how much less samples vary along the rests than along the longest direction
+
+    @classmethod
+    def of(
+        cls, data: Dataset, p: float, directions: Tensor, tolerance: float
+    ) -> tuple[Samples, Tensor]:
+        """The field of a data set for neurons that start at `directions`, and their place."""
+        values, vectors = _spectrum(data.x)
+        basis = _subspace(data, p, directions, vectors, _SHARE * tolerance)
+        frame, place = Frame.of(directions, basis)
+        x = basis.to(data.x.dtype) @ data.x.T
+        free = bool((place[:, -1] > 0).any())
+        across = frame.rest.to(data.x.dtype) @ data.x.T if free else None
+        longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
+        top = float(values[0])
+        fastest = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
+        thin = 0.0 if across is None else float(across.square().mean().sqrt()) / top**0.5
+        return cls(frame, x, across, data.y.to(x.dtype), p, fastest, min(thin, 1.0)), place
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def part(self, count: int) -> Samples:
+        """Every so manieth sample, about `count` of them."""
+        step = max(1, len(self) // count)
+        across = None if self.across is None else self.across[:, ::step].contiguous()
+        return replace(
+            self, x=self.x[:, ::step].contiguous(), across=across, label=self.label[::step]
+        )
+
+    def pull(
+        self, place: Tensor, push: Tensor, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """G, (k, r + 1), and g, (k,), for q = `push` (n,) and the neurons `rows` (all if None)."""
+        push = push.to(self.x.dtype)
+        pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
+        for at, across, s in self._blocks(place, rows):
+            power, slope = relu_power_with_slope(s, self.p)
+            slope *= push
+            pull[at, :-1] = (slope @ self.x.T).double()
+            pull[at, -1] = 0.0 if across is None else slope.mul_(across).sum(1).double()
+            growth[at] = (power @ push).double()
+        return pull, growth
+
+    def outputs(self, place: Tensor, contribution: Tensor) -> Tensor:
+        """f at the samples, (n,)."""
+        total = torch.zeros_like(self.label)
+        weight = contribution.to(total.dtype)
+        for at, _, s in self._blocks(place, None):
+            total += weight[at] @ relu_power_with_slope(s, self.p)[0]
+        return total.double()
+
+    def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
+        """q_i = -l'(y f) y / n, times `rate`, (n,)."""
+        return rate / len(self) * pushes(loss, outputs, self.label.double())
+
+    def loss(self, loss: Loss, outputs: Tensor) -> float:
+        """The mean loss."""
+        return float(Loss(loss.name).value(outputs, self.label.double()))
+
+    def at_samples(self, outputs: Tensor) -> Tensor:
+        """f on the training data, (n,)."""
+        return outputs
+
+    def aligning(self, push: Tensor, tolerance: float) -> Sketched:
+        """The same field under a constant push, by a part of the samples and corrections."""
+        return Sketched(self, push, _TURNED * tolerance)
+
+    def _blocks(
+        self, place: Tensor, rows: Tensor | None
+    ) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
+        """The arguments s (some neurons, n) in blocks, with the neurons' `across`."""
+        place = place.to(self.x.dtype)
+        step = max(1, _CHUNK // len(self))
+        for first in range(0, len(place), step):
+            at = slice(first, min(first + step, len(place)))
+            s = place[at, :-1] @ self.x
+            across = None
+            if self.across is not None:
+                across = self.across[at] if rows is None else self.across[rows[at]]
+                s.addcmul_(place[at, -1:], across)
+            yield at, across, s
+
+
+class Sketched:
+    """A constant push on neurons by a part of the samples, corrected by looks at all of them.
+
+    The correction is what all samples pull more than the part does, where the neuron was when it
+    was last looked at. It errs by how much that difference changes on the way since, and not at all
+    where a neuron rests.
+    """
+
+    def __init__(self, samples: Samples, push: Tensor, turned: float) -> None:
+        self.samples, self.push, self.turned = samples, push, turned
+        self.p = samples.p
+        small = len(samples) <= 2 * _PART
+        self.sketch = None if small else samples.part(_PART)
+        step = max(1, len(samples) // _PART)
+        self.thin = push[::step] * (len(samples) / len(push[::step]))
+        self.seen: Tensor | None = None  # (h, r + 1): places at the last looks
+        self.since: Tensor | None = None  # (h,): the time left then
+        self.more: tuple[Tensor, Tensor] | None = None
+        self.looks = 0.0  # at all samples, in passes over all neurons
+
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor, total: int) -> None:
+        """Look at all samples again for neurons that have turned, or grown, since the last time."""
+        if self.sketch is None:
+            return
+        if self.seen is None or self.since is None or self.more is None:
+            self.seen = torch.full((total, place.shape[1]), torch.inf, dtype=place.dtype)
+            self.since = torch.zeros(total, dtype=place.dtype)
+            self.more = (torch.zeros(total, place.shape[1]).double(), torch.zeros(total).double())
+        turned = (place - self.seen[rows]).abs().amax(1)
+        grown = (self.since[rows] - left) * self.p * self.samples.fastest
+        stale = (turned > self.turned) | ((grown > 1.0) & (turned > 0.0))
+        self.look(place, left, rows, stale)
+
+    def look(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Look at all samples for the chosen neurons."""
+        if self.sketch is None or not bool(chosen.any()):
+            return
+        assert self.seen is not None
+        assert self.since is not None
+        assert self.more is not None
+        mine, here = rows[chosen], place[chosen]
+        whole = self.samples.pull(here, self.push, mine)
+        part = self.sketch.pull(here, self.thin, mine)
+        self.seen[mine], self.since[mine] = here, left[chosen]
+        self.more[0][mine], self.more[1][mine] = whole[0] - part[0], whole[1] - part[1]
+        self.looks += len(mine) / len(self.seen)
+
+    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """G, (k, r + 1), and g, (k,), of the neurons `rows`."""
+        if self.sketch is None or self.more is None:
+            return self.samples.pull(place, self.push, rows)
+        pull, growth = self.sketch.pull(place, self.thin, rows)
+        return pull + self.more[0][rows], growth + self.more[1][rows]
+
+
+def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues of the mean of x x^T, largest first, and the eigenvectors as rows."""
+    values, vectors = torch.linalg.eigh((x.T @ x).double() / len(x))
+    return values.flip(0).clamp(min=0.0), vectors.flip(1).T.contiguous()
+
+
+def _subspace(data: Dataset, p: float, directions: Tensor, vectors: Tensor, share: float) -> Tensor:
+    """The fewest leading eigenvectors that hold the first gradients up to a share, as rows.
+
+    What counts is the part across u, beside the neuron's own rest: with a_r the gradient's and z_r
+    the direction's first r coordinates, the rest's part is (<G, u> - <a_r, z_r>)/beta_r.
+    """
+    probes = directions[:: max(1, len(directions) // _PROBES)][:_PROBES]
+    s = data.x @ probes.T.to(data.x.dtype)
+    _, slope = relu_power_with_slope(s, p)
+    pull = ((slope * data.y.to(s.dtype)[:, None]).T @ data.x).double()
+    a, z = pull @ vectors.T, probes @ vectors.T
+    radial = (a * z).sum(1, keepdim=True)
+    beta = (1.0 - z.square().cumsum(1)).clamp(min=1e-18).sqrt()
+    rest = (radial - (a * z).cumsum(1)) / beta
+    whole = (pull * pull).sum(1, keepdim=True)
+    off = whole - a.square().cumsum(1) - torch.where(beta > 1e-6, rest, 0.0).square()
+    turning = (whole - radial**2).clamp(min=1e-300)
+    moving = turning[:, 0] > 0
+    worst = (off / turning)[moving].clamp(min=0.0).quantile(0.9, dim=0).sqrt()
+    enough = torch.nonzero(worst <= share)
+    r = int(enough[0]) + 1 if len(enough) else data.dim
+    return vectors[: r if 2 * r < data.dim else data.dim]

@@ -1,0 +1,276 @@
+"""Gradient flow of a one-output network without biases: stages, each as cheap as it can be.
+
+1. Alignment. The network's output is negligible, so neurons do not interact: each takes its own
+   steps in the places of a frame (`aligning`), pulled by known clusters or by samples.
+2. Waking. Outputs count, neurons interact, until those that matter have gathered in a few
+   directions. Often they have when it begins.
+3. Fitting. The few directions that are left are followed on all samples (`fitting`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from extremal.data import Dataset
+from extremal.models import PReLUNet
+from extremal.train.aligning import Aligning, turn
+from extremal.train.closure import Clusters
+from extremal.train.fitting import Fitting
+from extremal.train.frame import unit
+from extremal.train.gathering import Groups, gather
+from extremal.train.loss import Loss
+from extremal.train.polar import from_polar, to_polar
+from extremal.train.runge_kutta import Counts, State, Stepper
+from extremal.train.samples import Samples
+
+_MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
+_LATE = 1e-3
+_HALVINGS = 8  # of the reach within which neurons gather
+_AHEAD = 1000  # samples for running ahead, to see which neurons will matter
+_FITTED = 4.0  # the margin from which on a sample hardly pulls
+
+
+class StagedFlow:
+    """The flow of a network from flow time `time`; `step` it, then `write` it."""
+
+    def __init__(
+        self,
+        net: PReLUNet,
+        data: Dataset,
+        loss: Loss,
+        tolerance: float,
+        until: float,
+        *,
+        known: bool,
+        time: float = 0.0,
+    ) -> None:
+        self.data, self.loss, self.tolerance, self.until = data, loss, tolerance, until
+        self.rate = float(len(data)) if loss.reduction == "sum" else 1.0
+        directions, self.angles, self.theta = to_polar(net)
+        self.field: Clusters | Samples
+        if known:
+            self.field, self.place = Clusters.of(data, net.p, directions)
+        else:
+            self.field, self.place = Samples.of(data, net.p, directions, tolerance)
+        self.time, self.known = time, known
+        self.counts = Counts()
+        rest = self.field.outputs(self.place, torch.zeros_like(self.theta))
+        push = self.field.push(loss, rest, self.rate)
+        self.first_loss = self.field.loss(loss, rest)
+        pull = self.field.aligning(push, tolerance)
+        first = 0.1 / float(push.abs().sum())
+        self.aligning = Aligning(pull, self.angles, first, tolerance, self.counts)
+        self.fastest = self.field.fastest * self.rate * (0.5 if loss.name == "logistic" else 1.0)
+        self.phases: dict[str, float] = {}
+        self.change = self.bound = 0.0
+        self.waking: Stepper | None = None
+        self.fitting: Fitting | None = None
+        self.groups: Groups | None = None
+        self._looked = 1.0
+
+    @property
+    def phase(self) -> str:
+        """Which stage the flow is in."""
+        if self.fitting is not None:
+            return "fitting"
+        return "alignment" if self.waking is None else "waking"
+
+    @property
+    def dense(self) -> bool:
+        """Whether `outputs` and `write` know the times within the last step, not just its end."""
+        return self.phase != "alignment"
+
+    def step(self, limit: float) -> None:
+        """Go forward in time, not beyond `limit`."""
+        if self.fitting is not None:
+            self.fitting.advance(limit)
+            self.time = self.fitting.stepper.time
+        elif self.waking is not None:
+            self._wake(self.waking, limit)
+        else:
+            self._align(limit)
+
+    def write(self, net: PReLUNet, time: float) -> None:
+        """Put the neurons as they were at a time within the last step into a network."""
+        place, theta = self._places(time)
+        directions = self.field.frame.lift(place)
+        if self.fitting is not None and self.groups is not None:
+            member = self.groups.owner >= 0
+            mine = self.groups.owner[member]
+            turned = self.fitting.turned(time)[mine]
+            directions[member] = self.fitting.directions(time)[mine] + self._faded(member, turned)
+            directions[member] = unit(directions[member])
+            theta = theta.clone()
+            theta[member] = self.groups.theta[member] + turned
+        from_polar(net, directions, self.angles, theta)
+
+    def outputs(self, time: float) -> Tensor:
+        """f on the training data, (n,): of the groups alone in the last stage."""
+        if self.fitting is not None:
+            return self.fitting.outputs(time)
+        place, theta = self._places(time)
+        found = self.field.outputs(place, self.angles.contribution(theta))
+        return self.field.at_samples(found)
+
+    def report(self) -> dict[str, object]:
+        """What is to be said of the run: phases, directions left, changes and residuals."""
+        left = len(self.theta) if self.groups is None else len(self.groups.leaders)
+        return {
+            "phases": self.phases,
+            "directions_left": left,
+            "subspace": self.place.shape[1] - 1,
+            "change": self.change,
+            "bound": self.bound,
+            "residual": 0.0 if self.fitting is None else self.fitting.residual,
+        }
+
+    def _places(self, time: float) -> State:
+        """All neurons, in the frame; those that the last stage left out stay as they were."""
+        if self.waking is None:
+            return self.place, self.theta
+        return self.waking.state if self.fitting is not None else self.waking.between(time)
+
+    def _faded(self, member: Tensor, turned: Tensor) -> Tensor:
+        """What is left of the members' rests beside their groups' mean: u fades like c^-p/2.
+
+        Along the rest nothing pulls, so that beta' = -p ratio g beta with theta' = g.
+        """
+        assert self.waking is not None
+        assert self.groups is not None
+        rest = self.waking.state[0][:, -1:] * self.field.frame.rest
+        own = rest[member] - self.groups.mean(rest)[self.groups.owner[member]]
+        return torch.exp(-self.field.p * turned.abs())[:, None] * own
+
+    # Stage 1: alignment.
+
+    def _align(self, limit: float) -> None:
+        """Advance all neurons by themselves while their output stays below the tolerance."""
+        largest = self._largest_output(self.place, self.theta)
+        span = min(limit - self.time, self._safe_time())
+        while largest < 0.3 * self.tolerance:
+            place, theta = self.aligning.advance((self.place, self.theta), span)
+            largest = self._largest_output(place, theta)
+            if largest <= 2.0 * self.tolerance:
+                self.place, self.theta = place, theta
+                self.time = limit if span == limit - self.time else self.time + span
+                return
+            span, largest = 0.5 * span, 0.0
+        self.phases["alignment ends"] = self.time
+        start = (self.place, self.theta)
+        size = float(self.aligning.size.median())
+        self.waking = Stepper(self._together, start, self.time, self.tolerance, self.counts, size)
+        self._look(self.waking)
+
+    def _safe_time(self) -> float:
+        """A time in which the output can't grow to the tolerance: |c|' <= 2 g |c|."""
+        logs = self.angles.log_contribution(self.theta)
+        log_total = float(torch.logsumexp(logs[torch.isfinite(logs)], 0))
+        wait = (math.log(self.tolerance) - log_total) / (2.0 * self.fastest)
+        return max(wait, 0.05 / self.fastest)
+
+    def _largest_output(self, place: Tensor, theta: Tensor) -> float:
+        return float(self.field.outputs(place, self.angles.contribution(theta)).abs().max())
+
+    # Stage 2: waking.
+
+    def _together(self, state: State) -> State:
+        return self._under(self.field, state)
+
+    def _under(self, field: Clusters | Samples, state: State) -> State:
+        """The right-hand side for all neurons, with their outputs."""
+        outputs = field.outputs(state[0], self.angles.contribution(state[1]))
+        push = field.push(self.loss, outputs, self.rate)
+        return turn(*field.pull(state[0], push), state, self.angles)
+
+    def _wake(self, stepper: Stepper, limit: float) -> None:
+        stepper.advance(limit)
+        self.time = stepper.time
+        place, theta = stepper.state
+        loss = self.field.loss(
+            self.loss, self.field.outputs(place, self.angles.contribution(theta))
+        )
+        if loss <= 0.7 * self._looked * self.first_loss:
+            self._looked = loss / self.first_loss
+            self._look(stepper)
+
+    def _look(self, stepper: Stepper) -> None:
+        """Begin the last stage if few directions are left to follow."""
+        place, theta = stepper.state
+        contribution = self.angles.contribution(theta)
+        share = contribution.abs() / contribution.abs().sum()
+        late = self._looked <= _LATE
+        if self.known and self._looked > 0.6:
+            return
+        now, _ = self._gathered(place, contribution, theta, share)
+        if len(now.leaders) > _MANY and not late:
+            return
+        weight = self._run_ahead(stepper, share)
+        groups, change = self._gathered(place, contribution, theta, weight)
+        if len(groups.leaders) > _MANY and not late:
+            return
+        self.phases["fitting starts"] = self.time
+        self.groups, self.change, self.bound = groups, change, groups.bound * self.field.p
+        self.fitting = Fitting(
+            self.data,
+            self.loss,
+            self.field.p,
+            self.field.frame.basis,
+            groups,
+            groups.mean(self.field.frame.lift(place)),
+            self.angles,
+            stepper,
+            self.rate,
+        )
+
+    def _gathered(
+        self, place: Tensor, contribution: Tensor, theta: Tensor, weight: Tensor
+    ) -> tuple[Groups, float]:
+        """Groups that change no output by more than the tolerance, and by how much they do."""
+        whole = self.field.outputs(place, contribution)
+        reach = self.tolerance**0.5
+        for _ in range(_HALVINGS):
+            groups = gather(
+                place,
+                contribution,
+                theta,
+                weight,
+                tolerance=self.tolerance,
+                reach=reach,
+                thin=self.field.thin,
+            )
+            gap = self.field.outputs(*groups.places(place)) - whole
+            change = float(gap.abs().max() / whole.abs().max())
+            if change <= self.tolerance:
+                break
+            reach *= 0.5
+        return groups, change
+
+    def _run_ahead(self, stepper: Stepper, weight: Tensor) -> Tensor:
+        """The largest share of all contributions that each neuron ever has.
+
+        Roughly: ten times the tolerance, and a part of the samples. Once all of them are fitted no
+        neuron rises any more.
+        """
+        field = self.field if isinstance(self.field, Clusters) else self.field.part(_AHEAD)
+        tolerance, counts = 10.0 * self.tolerance, Counts()
+        ahead = Stepper(
+            lambda state: self._under(field, state),
+            stepper.state,
+            self.time,
+            tolerance,
+            counts,
+            stepper.size,
+        )
+        label = field.label
+        while ahead.time < self.until:
+            ahead.advance(self.until)
+            mass = self.angles.contribution(ahead.state[1])
+            weight = torch.maximum(weight, mass.abs() / mass.abs().sum())
+            outputs = field.outputs(ahead.state[0], mass)
+            if float((label * outputs).min()) > _FITTED:
+                break
+        self.counts.sides += counts.sides * len(field.label) / len(self.field.label)
+        return weight
