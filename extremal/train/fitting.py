@@ -68,8 +68,13 @@ class Fitting:
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,), of the groups alone."""
         place, theta = self.stepper.between(time)
-        power, _ = relu_power_with_slope(self.inner @ unit(place).T.to(self.inner.dtype), self.p)
-        return (power @ self.angles.contribution(theta).to(power.dtype)).double()
+        return self.values(unit(place), self.angles.contribution(theta))
+
+    def values(self, place: Tensor, contribution: Tensor) -> Tensor:
+        """f on the training data, (n,), of neurons at these coordinates (k, at least r)."""
+        within = place[:, : self.inner.shape[1]].T.to(self.inner.dtype)
+        power, _ = relu_power_with_slope(self.inner @ within, self.p)
+        return (power @ contribution.to(power.dtype)).double()
 
     def turned(self, time: float) -> Tensor:
         """How far theta has come since the start, (k,)."""

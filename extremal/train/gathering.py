@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from extremal.train.frame import unit
+
+_HALVINGS = 8  # of the reach within which neurons gather
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,13 +51,41 @@ class Groups:
         return unit(mean), self.total(self.contribution[self.owner >= 0])
 
 
+def gathered(
+    outputs: Callable[[Tensor, Tensor], Tensor],
+    place: Tensor,
+    contribution: Tensor,
+    theta: Tensor,
+    weight: Tensor,
+    tolerance: float,
+    leave: float,
+    *,
+    thin: float,
+) -> tuple[Groups, float]:
+    """Groups that change no output by more than the tolerance, and by how much they do.
+
+    `outputs` gives f at samples or clusters from places and contributions; the change is relative
+    to the largest of them. The reach starts where a change of second order is the tolerance.
+    """
+    whole = outputs(place, contribution)
+    reach = tolerance**0.5
+    for _ in range(_HALVINGS):
+        groups = gather(place, contribution, theta, weight, leave=leave, reach=reach, thin=thin)
+        gap = outputs(*groups.places(place)) - whole
+        change = float(gap.abs().max() / whole.abs().max())
+        if change <= tolerance:
+            break
+        reach *= 0.5
+    return groups, change
+
+
 def gather(
     place: Tensor,
     contribution: Tensor,
     theta: Tensor,
     weight: Tensor,
     *,
-    tolerance: float,
+    leave: float,
     reach: float,
     thin: float,
 ) -> Groups:
@@ -65,7 +96,7 @@ def gather(
     average may be further away, such that what it changes is no more. Distances are those that
     samples see: `place` (h, r + 1) has the part off the basis in its last column, which counts
     `thin` times and in full, since no two neurons share it. Groups are made until what is left out
-    weighs less than a tenth of the tolerance.
+    weighs no more than the share `leave`.
     """
     inside, off = place[:, :-1], place[:, -1].abs()
     owner = torch.full_like(weight, -1, dtype=torch.int64)
@@ -74,7 +105,7 @@ def gather(
     left = weight.clone()
     leaders: list[int] = []
     changed = 0.0
-    while float(left.sum()) > 0.1 * tolerance * total:
+    while float(left.sum()) > leave * total:
         leader = int(left.argmax())
         near = (inside - inside[leader]).square().sum(1)
         apart = (off + off[leader]).square()

@@ -20,7 +20,7 @@ from extremal.train.aligning import Aligning, turn
 from extremal.train.closure import Clusters
 from extremal.train.fitting import Fitting
 from extremal.train.frame import unit
-from extremal.train.gathering import Groups, gather
+from extremal.train.gathering import Groups, gathered
 from extremal.train.loss import Loss
 from extremal.train.polar import from_polar, to_polar
 from extremal.train.runge_kutta import Counts, State, Stepper
@@ -28,7 +28,6 @@ from extremal.train.samples import Samples
 
 _MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
-_HALVINGS = 8  # of the reach within which neurons gather
 _AHEAD = 1000  # samples for running ahead, to see which neurons will matter
 _FITTED = 4.0  # the margin from which on a sample hardly pulls
 
@@ -69,7 +68,9 @@ class StagedFlow:
         self.waking: Stepper | None = None
         self.fitting: Fitting | None = None
         self.groups: Groups | None = None
+        self.ease = 1.0 / self.fastest
         self._looked = 1.0
+        self._again = math.inf
 
     @property
     def phase(self) -> str:
@@ -86,6 +87,8 @@ class StagedFlow:
     def step(self, limit: float) -> None:
         """Go forward in time, not beyond `limit`."""
         if self.fitting is not None:
+            if self.time >= self._again:
+                self._merge(self.fitting)
             self.fitting.advance(limit)
             self.time = self.fitting.stepper.time
         elif self.waking is not None:
@@ -101,10 +104,11 @@ class StagedFlow:
             member = self.groups.owner >= 0
             mine = self.groups.owner[member]
             turned = self.fitting.turned(time)[mine]
-            directions[member] = self.fitting.directions(time)[mine] + self._faded(member, turned)
-            directions[member] = unit(directions[member])
+            now = self.groups.theta[member] + turned
+            faded = self._faded(member, now - theta[member])
+            directions[member] = unit(self.fitting.directions(time)[mine] + faded)
             theta = theta.clone()
-            theta[member] = self.groups.theta[member] + turned
+            theta[member] = now
         from_polar(net, directions, self.angles, theta)
 
     def outputs(self, time: float) -> Tensor:
@@ -204,49 +208,59 @@ class StagedFlow:
         late = self._looked <= _LATE
         if self.known and self._looked > 0.6:
             return
-        now, _ = self._gathered(place, contribution, theta, share)
+        chosen = (self.field.outputs, place, contribution, theta)
+        leave, thin = 0.1 * self.tolerance, self.field.thin
+        now, _ = gathered(*chosen, share, self.tolerance, leave, thin=thin)
         if len(now.leaders) > _MANY and not late:
             return
         weight = self._run_ahead(stepper, share)
-        groups, change = self._gathered(place, contribution, theta, weight)
+        groups, change = gathered(*chosen, weight, self.tolerance, leave, thin=thin)
         if len(groups.leaders) > _MANY and not late:
             return
         self.phases["fitting starts"] = self.time
-        self.groups, self.change, self.bound = groups, change, groups.bound * self.field.p
+        self.change, self.bound = change, groups.bound * self.field.p
+        self._fit(groups, groups.mean(self.field.frame.lift(place)), stepper)
+
+    def _fit(self, groups: Groups, directions: Tensor, stepper: Stepper) -> None:
+        """Follow groups with these directions from where a stepper stands."""
+        self._again = self.time + 0.5 * (self.time - self.phases["alignment ends"] + self.ease)
+        self.groups = groups
         self.fitting = Fitting(
             self.data,
             self.loss,
             self.field.p,
             self.field.frame.basis,
             groups,
-            groups.mean(self.field.frame.lift(place)),
+            directions,
             self.angles,
             stepper,
             self.rate,
         )
 
-    def _gathered(
-        self, place: Tensor, contribution: Tensor, theta: Tensor, weight: Tensor
-    ) -> tuple[Groups, float]:
-        """Groups that change no output by more than the tolerance, and by how much they do."""
-        whole = self.field.outputs(place, contribution)
-        reach = self.tolerance**0.5
-        for _ in range(_HALVINGS):
-            groups = gather(
-                place,
-                contribution,
-                theta,
-                weight,
-                tolerance=self.tolerance,
-                reach=reach,
-                thin=self.field.thin,
-            )
-            gap = self.field.outputs(*groups.places(place)) - whole
-            change = float(gap.abs().max() / whole.abs().max())
-            if change <= self.tolerance:
-                break
-            reach *= 0.5
-        return groups, change
+    def _merge(self, fitting: Fitting) -> None:
+        """Gather directions that have met since the last look, if that saves much."""
+        assert self.groups is not None
+        place, theta = fitting.stepper.state
+        place = torch.nn.functional.pad(place, (0, 1))
+        contribution = fitting.angles.contribution(theta)
+        share = contribution.abs() / contribution.abs().sum()
+        few, change = gathered(
+            fitting.values, place, contribution, theta, share, self.tolerance, 0.0, thin=1.0
+        )
+        self._again = self.time + 0.5 * (self.time - self.phases["alignment ends"] + self.ease)
+        if len(few.leaders) > 0.8 * len(theta):
+            return
+        member = self.groups.owner >= 0
+        mine = self.groups.owner[member]
+        angle = self.groups.theta.clone()
+        angle[member] += fitting.turned(self.time)[mine]
+        owner = self.groups.owner.clone()
+        owner[member] = few.owner[mine]
+        leaders = [self.groups.leaders[i] for i in few.leaders]
+        new = Groups(owner, leaders, angle, self.angles.contribution(angle), few.bound)
+        self.change += change
+        self.bound += few.bound * self.field.p
+        self._fit(new, few.mean(fitting.directions(self.time)), fitting.stepper)
 
     def _run_ahead(self, stepper: Stepper, weight: Tensor) -> Tensor:
         """The largest share of all contributions that each neuron ever has.

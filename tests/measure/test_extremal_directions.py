@@ -370,6 +370,17 @@ def test_one_dimension():
     assert found.attracting.sum() == 2
 
 
+def test_a_start_at_a_saddle_is_sent_on():
+    """Half-way between two centres p = 3 has a saddle: one centre or the other is the end."""
+    mix = mixture(0.0)
+    starts = (mix.centers[0] + mix.centers[1])[None]
+    found = extremal_directions(mix.simplified(), 3.0, starts=starts, generator=seeded())
+    ends = found.directions[found.sign == 1] @ mix.centers.T
+    assert ends.amax(1).tolist() == pytest.approx([1.0])
+    assert int(ends.argmax()) in {0, 1}
+    assert bool(found.stable.all())
+
+
 def test_the_same_seed_gives_the_same_bytes():
     data = random_data(3, 30, 4)
     first, second = (extremal_directions(data, 3.0, starts=20, generator=seeded()) for _ in "ab")
