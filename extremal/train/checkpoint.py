@@ -44,11 +44,15 @@ class Checkpoint:
         self.twin = net
 
     def write(self, flow: Flow, recorder: Recorder) -> None:
-        """Keep the state that the flow has reached, whole or not at all."""
-        flow.write(self.twin, flow.time)
+        """Keep the state at the time reached, or at one still to be recorded before it.
+
+        The file is written whole or not at all.
+        """
+        time = min(flow.time, recorder.next_time())
+        flow.write(self.twin, time)
         tensors = {f"net/{name}": part.detach() for name, part in self.twin.named_parameters()}
         tensors |= recorder.state()
-        header = {"format": _FORMAT, "problem": self.problem, "time": repr(flow.time)}
+        header = {"format": _FORMAT, "problem": self.problem, "time": repr(time)}
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
         write_whole(self.path, to_bytes(whole, metadata=header))
 

@@ -11,7 +11,7 @@ from extremal.train.frame import unit
 from extremal.train.gathering import Groups
 from extremal.train.loss import Loss, pushes
 from extremal.train.polar import Angles
-from extremal.train.runge_kutta import State, Stepper
+from extremal.train.runge_kutta import DORMAND, State, Stepper
 
 
 class Fitting:
@@ -33,6 +33,7 @@ class Fitting:
         angles: Angles,
         stepper: Stepper,
         rate: float,
+        tolerance: float,
     ) -> None:
         self.loss, self.p, self.rate = loss, p, rate / len(data)
         self.x, self.y = data.x, data.y.to(data.x.dtype)
@@ -46,7 +47,13 @@ class Fitting:
         self.residual, self._look = 0.0, 0.0
         state = (start @ self.basis.T, self.start)
         self.stepper = Stepper(
-            self._side, state, stepper.time, stepper.tolerance, stepper.counts, stepper.size
+            self._side,
+            state,
+            stepper.time,
+            tolerance,
+            stepper.counts,
+            stepper.size,
+            pair=DORMAND,
         )
 
     def advance(self, limit: float) -> None:

@@ -74,7 +74,12 @@ class Angles:
         sign = torch.zeros(count, dtype=theta.dtype)
         sign[owner] = torch.where(balanced, self.sign, torch.sign(theta))
         whole = plus - minus > -2.0 * math.log(_BALANCED)
-        kind = torch.where(whole, 2, 0)
+        # Of |v| and ||w||, the one that is larger in sum is larger for the group.
+        flat, steep = (
+            _log_sums(torch.where(self.kind == kind, self.log_scale, -torch.inf), owner, count)
+            for kind in (0, 1)
+        )
+        kind = torch.where(whole, 2, torch.where(steep > flat, 1, 0))
         scale = torch.where(whole, plus - _LOG_2, 0.5 * (plus + minus))
         start = torch.where(whole, 0.0, 0.25 * sign * (plus - minus))
         return Angles(kind, scale, sign), start

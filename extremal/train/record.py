@@ -96,17 +96,19 @@ class Recorder:
 
         `outputs`, (n,) or (n, C), are the network's on the training data, where they are known.
         """
-        while self.pending and self.pending[0] <= time * (1.0 + 1e-12):
-            self.pending.pop(0)
         outputs = all_outputs(self.net, self.data) if outputs is None else outputs
         loss = float(self.loss.value(outputs, self.data.y))
         right = float((output_margins(outputs, self.data.y) > 0).double().mean())
+        row: dict[str, Tensor | float] = {"loss": loss}
+        row["accuracy"] = right if math.isfinite(loss) else math.nan
+        with torch.no_grad():
+            row |= {name: watch(self.net) for name, watch in self.record.watch.items()}
+        # Only now, so that a watch that is interrupted leaves no row behind that is cut short.
+        while self.pending and self.pending[0] <= time * (1.0 + 1e-12):
+            self.pending.pop(0)
         self.times.append(time)
-        self._add("loss", loss)
-        self._add("accuracy", right if math.isfinite(loss) else math.nan)
-        for name, watch in self.record.watch.items():
-            with torch.no_grad():
-                self._add(name, watch(self.net))
+        for name, value in row.items():
+            self._add(name, value)
         if self.record.snapshots:
             for name, part in self.net.named_parameters():
                 self.kept.setdefault(name, []).append(part.detach().clone())

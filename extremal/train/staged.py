@@ -28,6 +28,7 @@ from extremal.train.samples import Samples
 
 _MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
+_CLOSER = 0.002  # of the tolerance in the last stage: the loss is some fifty times as sensitive
 _AHEAD = 1000  # samples for running ahead, to see which neurons will matter
 _FITTED = 4.0  # the margin from which on a sample hardly pulls
 
@@ -146,6 +147,7 @@ class StagedFlow:
         assert self.groups is not None
         rest = self.waking.state[0][:, -1:] * self.field.frame.rest
         own = rest[member] - self.groups.mean(rest)[self.groups.owner[member]]
+        turned = turned + (self.groups.theta - self.waking.state[1])[member]  # before they merged
         return torch.exp(-self.field.p * turned.abs())[:, None] * own
 
     # Stage 1: alignment.
@@ -235,6 +237,7 @@ class StagedFlow:
             self.angles,
             stepper,
             self.rate,
+            _CLOSER * self.tolerance,
         )
 
     def _merge(self, fitting: Fitting) -> None:
@@ -245,7 +248,14 @@ class StagedFlow:
         contribution = fitting.angles.contribution(theta)
         share = contribution.abs() / contribution.abs().sum()
         few, change = gathered(
-            fitting.values, place, contribution, theta, share, self.tolerance, 0.0, thin=1.0
+            fitting.values,
+            place,
+            contribution,
+            theta,
+            share,
+            _CLOSER * self.tolerance,
+            0.0,
+            thin=1.0,
         )
         self._again = self.time + 0.5 * (self.time - self.phases["alignment ends"] + self.ease)
         if len(few.leaders) > 0.8 * len(theta):

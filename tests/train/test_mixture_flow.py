@@ -1,8 +1,5 @@
 """The fast flow on known clusters, against closed forms and the plain flow."""
 
-import itertools
-import math
-
 import pytest
 import torch
 from scipy.integrate import quad
@@ -11,7 +8,6 @@ from scipy.stats import norm
 from extremal import data, measure, models, train
 from extremal.train.closure import Clusters
 from extremal.train.polar import from_polar, to_polar
-from extremal.train.runge_kutta import Counts, Stepper
 
 
 def network(dim, width, p, init, generator, dtype=torch.float64):
@@ -54,27 +50,6 @@ def test_moments_are_those_of_a_rectified_gaussian(p, generator):
             assert found == pytest.approx(expected, abs=1e-6 if p == 1.5 else 1e-8)
 
 
-def test_the_stepper_has_its_order():
-    exact = math.exp(math.sin(2.0))
-    errors = []
-    for size in (0.1, 0.05, 0.025):
-        state = (torch.ones(1).double(), torch.zeros(1).double())
-        stepper = Stepper(
-            lambda s: (s[0] * torch.cos(s[1]), torch.ones(1).double()),
-            state,
-            0.0,
-            1e9,
-            Counts(),
-            size,
-        )
-        while stepper.time < 2.0:
-            stepper.size = size
-            stepper.advance(2.0)
-        errors.append(abs(float(stepper.state[0]) - exact))
-    orders = [math.log2(a / b) for a, b in itertools.pairwise(errors)]
-    assert min(orders) > 2.7
-
-
 @pytest.mark.parametrize("p", [2.0, 2.5, 3.0])
 def test_without_noise_it_is_the_flow_of_the_centres(p):
     mix = data.OrthonormalMixture(8, 3, 2, 0.0)
@@ -112,24 +87,6 @@ def test_every_centre_is_found_and_the_late_winners_are_kept(generator):
     assert flow.info["change"] < 0.01
     true = train.total_loss(net, points, train.Loss("exp"))
     assert float(flow.values["loss"][-1]) == pytest.approx(true, rel=0.02)
-
-
-def test_a_smaller_start_costs_the_same_and_only_delays(generator):
-    mix = data.OrthonormalMixture(50, 3, 2, 0.1)
-    points = mix.sample(500, generator=generator, dtype=torch.float64)
-    ends, sides = [], []
-    for std in (1e-7, 1e-30, 1e-60):
-        (net, _) = twins(50, 60, 1.0, models.Gaussian(std))
-        flow = train.gradient_flow(net, points, until=2000.0, method="mixture")
-        ends.append(flow.info["phases"]["alignment ends"])
-        sides.append(flow.info["right_hand_sides"])
-        assert measure.accuracy(net, points) == 1.0
-    # |c| grows like exp(2 g t) with g at the larger class's average: c starts at std^2.
-    growth = math.sqrt(3) / 5
-    for first, second, decades in ((0, 1, 23), (1, 2, 30)):
-        delay = decades * math.log(10.0) / growth
-        assert ends[second] - ends[first] == pytest.approx(delay, rel=0.05)
-    assert max(sides) < 2.0 * min(sides)
 
 
 @pytest.mark.parametrize("p", [1.0, 3.0])

@@ -181,4 +181,5 @@ def test_an_infinite_loss_at_the_start_is_told(train):
     settings = {"lr": 0.1, "steps": 1} if train is gd else {"until": 1.0}
     with pytest.raises(DivergenceError, match="not finite at the start"):
         train(net, data, **settings)
-    assert torch.equal(net.neurons, before)
+    # The stages go through polar coordinates, which costs a rounding.
+    torch.testing.assert_close(net.neurons, before, rtol=1e-13, atol=0.0)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
+
 import torch
-from scipy.integrate import solve_ivp
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torchdiffeq import odeint
 
 from extremal.data import Dataset
 from extremal.models import Explicit, Gaussian, PReLUNet
@@ -55,21 +58,27 @@ def one_neuron(p: float, size: float) -> tuple[PReLUNet, Dataset]:
     return net, Dataset(x, torch.tensor([1]))
 
 
-def scipy_flow(net: PReLUNet, data: Dataset, loss: Loss, until: float) -> Twin:
-    """The twin at the end of theta' = -grad L(theta), by another library's order-8 method."""
+def library_flow(
+    net: PReLUNet, data: Dataset, loss: Loss, times: Sequence[float]
+) -> list[Twin]:
+    """Twins at the times of theta' = -grad L(theta), by another library's order-8 method."""
     twin = Twin(net)
     parts = [part for part in twin.parameters() if part.requires_grad]
 
-    def side(_: float, theta: object) -> object:
-        vector_to_parameters(torch.as_tensor(theta), parts)
-        gradient = torch.autograd.grad(loss.value(twin(data.x), data.y), parts)
-        return -parameters_to_vector(gradient).numpy()
+    def side(_: Tensor, theta: Tensor) -> Tensor:
+        vector_to_parameters(theta, parts)
+        with torch.enable_grad():
+            gradient = torch.autograd.grad(loss.value(twin(data.x), data.y), parts)
+        return -parameters_to_vector(gradient)
 
-    start = parameters_to_vector(parts).detach().numpy()
-    found = solve_ivp(side, (0.0, until), start, method="DOP853", rtol=1e-10, atol=1e-13)
-    assert found.success
-    vector_to_parameters(torch.as_tensor(found.y[:, -1]), parts)
-    return twin
+    start = parameters_to_vector(parts).detach().clone()
+    at = torch.tensor([0.0, *times], dtype=torch.float64)
+    found = odeint(side, start, at, method="dopri8", rtol=1e-10, atol=1e-12)
+    twins = []
+    for state in found[1:]:
+        vector_to_parameters(state, parts)
+        twins.append(copy.deepcopy(twin))
+    return twins
 
 
 def largest_difference(one: nn.Module, other: nn.Module) -> float:

@@ -14,6 +14,8 @@ _OURS = {
     "training": "sgd",
     "flow_time": 1000.0,
     "test_points": 500,
+    "attacked_points": 500,
+    "recorded": 30,
     "radii": [round(0.05 * i, 2) for i in range(23)],
     "pgd_steps": 200,
     "algorithm_1_starts": 100,

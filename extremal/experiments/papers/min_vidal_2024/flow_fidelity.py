@@ -9,8 +9,10 @@ _OURS = {
     "spread": (0.1, "the network of the paper's panels b-e"),
     "seeds": (5, "the same data and first weights for both trainings"),
     "training": (["sgd", "flow"], "the paper's SGD, and gradient flow for the same time"),
+    "attacked_points": (500, "of the test points, each seed"),
     "recorded": (13, "times at which the loss is kept"),
     "algorithm_1_starts": (0, "not run here"),
+    "algorithm_1_steps": (500, "not run here"),
     "pgd_steps": (0, "PGD alone is not run here"),
     "radii": (
         [0.0, 0.2, 0.25, 0.275, 0.3, 0.325, 0.35, 0.4, 0.5, 0.6, 0.65, 0.675, 0.7, 0.725, 0.75],
