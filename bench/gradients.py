@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from extremal import data, models, train
+from extremal.train.fused import descend
 
 SETTINGS = {"dim": 1000, "width": 2000, "batch": 100, "p": [1.0, 3.0], "init": 1e-7, "repeats": 15}
 
@@ -23,6 +24,9 @@ def measure() -> dict[str, Any]:
         times = _gradients(p)
         ratios[f"autograd over ours, p = {p:g}"] = times["autograd"] / times["ours"]
         figures[f"ours, ms, p = {p:g}"] = 1e3 * times["ours"]
+        steps = _steps(p)
+        ratios[f"a step of torch.optim.SGD over ours, p = {p:g}"] = steps["torch"] / steps["ours"]
+        figures[f"our step, ms, p = {p:g}"] = 1e3 * steps["ours"]
         ratios[f"denormals kept over flushed, p = {p:g}"] = _denormals(p)
     return {"bench": "gradients", "ratios": ratios, "figures": figures, "settings": SETTINGS}
 
@@ -43,6 +47,24 @@ def _gradients(p: float) -> dict[str, float]:
         autograd=lambda: _autograd(net, x, y, loss),
         ours=lambda: train.loss_and_gradient(net, x, y, loss),
     )
+
+
+def _steps(p: float) -> dict[str, float]:
+    """A step of SGD in plain PyTorch, with the authors' formula, and ours."""
+    torch.set_flush_denormal(True)
+    net, x, y = _problem(p, SETTINGS["init"])
+    twin, _, _ = _problem(p, SETTINGS["init"])
+    optimiser = torch.optim.SGD(twin.parameters(), lr=0.2)
+    loss = train.Loss("exp")
+
+    def plain() -> None:
+        w, v = twin.neurons, twin.votes
+        hidden = torch.relu(x @ w.T) ** p / w.norm(dim=1) ** (p - 1)
+        optimiser.zero_grad()
+        torch.exp(-y * (hidden @ v.T).squeeze(1)).mean().backward()
+        optimiser.step()
+
+    return _alternate(torch=plain, ours=lambda: descend(net, x, y, loss, 0.2))
 
 
 def _autograd(net: models.PReLUNet, x: torch.Tensor, y: torch.Tensor, loss: train.Loss) -> None:

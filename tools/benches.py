@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,32 @@ def main() -> None:
         (FOLDER / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
         if name == "growth":
             draw_growth(result)
+    page = ROOT / "docs" / "gradient-flow.md"
+    page.write_text(rendered(page.read_text()))
+
+
+def rendered(text: str) -> str:
+    """The page on gradient flow with its table made anew from bench/results/flow.json."""
+    found = json.loads((FOLDER / "flow.json").read_text())
+    pattern = "(<!-- bench: flow -->\n).*?(<!-- end of bench -->)"
+    return re.sub(pattern, lambda m: f"{m[1]}{flow_table(found)}{m[2]}", text, flags=re.S)
+
+
+def flow_table(result: dict[str, Any]) -> str:
+    """One row for each p and kind of data."""
+    lines = ["| | seconds | times faster than the recipe | alignment | waking | fitting | set-up |"]
+    lines.append("|---|---:|---:|---:|---:|---:|---:|")
+    figures = result["figures"]
+    for p in (1, 3):
+        for kind in ("known mixture", "plain x and y"):
+            where = f"{kind}, p = {p}"
+            spent = figures[f"where the last flow's seconds went, {where}"]
+            stages = [spent.get(stage, 0.0) for stage in ("alignment", "waking", "fitting")]
+            ratio = result["ratios"][f"recipe over flow, denormals flushed, {where}"]
+            cells = [f"{figures[f'flow, s, {where}']:.2f}", f"{ratio:.0f}"]
+            cells += [f"{part:.2f}" for part in (*stages, spent["all"] - sum(stages))]
+            lines.append(f"| p = {p}, {kind} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
 
 
 def draw_growth(result: dict[str, Any]) -> None:

@@ -120,7 +120,8 @@ def _search(
         f, other, basis = _in_span(fine)
         ball = len(basis) < net.dim
         some = torch.randn(4, len(basis), generator=generator, dtype=torch.float64)
-        first = torch.cat([points @ basis.T, _onto(some, ball=False)])
+        heavy = [_heaviest(f, 6), _heaviest(other, 6)]
+        first = torch.cat([points @ basis.T, *heavy, _onto(some, ball=False)])
         found = _exchange(f, other, found.scale, first, max(1, steps // 2), ball)
     best = _whole(found.seen[found.order(f, other)[:1]], basis, ball)
     value = float(_gap(net, reference, found.scale, best))

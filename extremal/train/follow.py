@@ -66,7 +66,7 @@ def follow(
             if flow.counts.steps + flow.counts.rejected >= max_steps:
                 advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
                 raise ArithmeticError(advice)
-            before = flow.time
+            before, phase = flow.time, flow.phase
             limit = until.time if flow.dense else min(until.time, recorder.next_time())
             flow.step(limit)
             end = _goal(flow, recorder, until, before)
@@ -74,6 +74,8 @@ def follow(
             last = flow.time if end is None else end
             while recorder.next_time() <= last:
                 _note(flow, recorder, recorder.next_time())
+            if recorder.record.phases and flow.phase != phase and recorder.times[-1] < last:
+                _note(flow, recorder, last)
             now = clock.monotonic()
             if progress is not None and now - shown > _SHOW:
                 shown = now

@@ -26,12 +26,14 @@ class Record:
 
     The loss and the accuracy on the training data are always recorded; `watch` maps names to
     functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
-    `snapshots=True` keeps the parameters themselves.
+    `snapshots=True` keeps the parameters themselves. `phases=True` records a gradient flow also
+    where one phase ends and the next begins.
     """
 
     at: Sequence[float] = ()
     watch: Mapping[str, Watch] = field(default_factory=dict)
     snapshots: bool = False
+    phases: bool = False
 
     def __post_init__(self) -> None:
         times = tuple(_check.number("record.at", t, minimum=0.0) for t in _listed(self.at))

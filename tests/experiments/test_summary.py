@@ -180,6 +180,29 @@ def test_published_values_can_depend_on_the_settings_at_the_scale(tmp_path: Path
     assert summarise(experiment, "quick", Store(tmp_path))["rows"] == []
 
 
+@pytest.mark.parametrize(("offset", "ok"), [(0.0, True), (0.4, True), (0.6, False)])
+def test_a_claim_can_be_held_against_other_trials(tmp_path: Path, offset: float, ok: bool) -> None:
+    # Seeds 0 and 1 give 30.5 and 31.5 for spread 0.5; the mean for spread 0.5 + offset must be
+    # within that range.
+    claim = Claim("q", "value", {"p": 3.0, "spread": 0.5}, 0.0, "", {"spread": 0.5 + offset})
+    given = {"p": Setting([3.0], "O"), "spread": Setting([0.5, 0.5 + offset], "O")}
+    if offset == 0.0:
+        given["spread"] = Setting([0.5], "O")
+    rest = {"broken": Setting(-1.0, "O"), "seeds": Setting(2, "O")}
+    row = _row(tmp_path, claim, settings={**given, **rest})
+    assert row["published"] == 31.0
+    assert row["tolerance"] == 0.5
+    assert row["ours"] == pytest.approx(31.0 + offset)
+    assert row["ok"] is ok
+
+
+def test_a_claim_against_trials_that_are_not_there_is_open(tmp_path: Path) -> None:
+    claim = Claim("q", "value", {"spread": 0.1}, 0.0, "", where={"spread": 0.5})
+    row = _row(tmp_path, claim, broken=0.1)
+    assert row["published"] is None
+    assert row["ok"] is None
+
+
 def test_a_claim_with_no_trial_done_is_open(tmp_path: Path) -> None:
     row = _row(tmp_path, Claim("q", "value", 1.0, 0.1, "", where={"spread": 0.1}), broken=0.1)
     assert (row["ours"], row["low"], row["high"], row["ok"], row["n"]) == (None,) * 4 + (0,)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal.data import OrthonormalMixture
-from extremal.measure import Distance, distance
+from extremal.measure import Distance, distance, distances
 from extremal.measure.distances import _ascend, _Sum
 from extremal.models import PReLUNet, Preparation, average_classifier, polar
 from tests.measure.pairs import COVERS, TURN, axes, brute, make, random_net, random_pair, seeded
@@ -61,9 +61,13 @@ def test_off_the_span_there_is_a_ball(dim, value, scale):
     check_witness(found, net, reference)
 
 
+@pytest.mark.parametrize("explored_with_fewer", [False, True])
 @pytest.mark.parametrize("powers", [(1.0, 1.0), (3.0, 3.0), (1.0, 3.0), (3.0, 1.0)])
 @pytest.mark.parametrize("where", COVERS)
-def test_distance_against_brute_force(where, powers):
+def test_distance_against_brute_force(where, powers, explored_with_fewer, monkeypatch):
+    if explored_with_fewer:
+        monkeypatch.setattr(distances, "_LARGE", 1)
+        monkeypatch.setattr(distances, "_COARSE", 0.2)
     cover = COVERS[where]
     for seed in (0, 3):
         pair = random_pair(2 if where == "disc" else cover.shape[1], powers, seed)

@@ -61,7 +61,8 @@ def test_a_subspace_holds_the_gradient_up_to_a_share(p):
     across = wanted - (wanted * directions).sum(1, keepdim=True) * directions
     found = field.frame.lift(pull)
     found = found - (found * directions).sum(1, keepdim=True) * directions
-    share = (found - across).norm(dim=1) / across.norm(dim=1)
+    moving = across.norm(dim=1) > 0.0  # not where all samples are inactive
+    share = ((found - across).norm(dim=1) / across.norm(dim=1))[moving]
     assert float(share.quantile(0.9)) < 10.0 * 1e-2 * 1.01
     torch.testing.assert_close(pull[:, :-1], wanted @ basis.T, rtol=0.0, atol=1e-12)
     torch.testing.assert_close(pull[:, -1], (wanted * field.frame.rest).sum(1), rtol=0.0, atol=1e-12)
@@ -95,7 +96,7 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
     data, directions = sample(60), neurons(60)
     field, place = Samples.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
-    sketched = field.aligning(push, 1e-3)
+    sketched = field.aligning(push, 1e-4)
     assert isinstance(sketched, Sketched)
     assert sketched.sketch is not None
     assert len(sketched.sketch) == 20

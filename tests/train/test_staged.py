@@ -64,8 +64,8 @@ def test_the_stages_converge_to_the_flow(p, start):
     assert start != "many |v| > ||w||" or int((kinds == 1).sum()) >= 3
     assert start != "balanced" or bool((kinds == 2).all())
     found = [error(p, dim, init, 40.0, tolerance) for tolerance in TOLERANCES]
-    assert all(one < 5.0 * tolerance for one, tolerance in zip(found, TOLERANCES, strict=True))
-    assert found[2] < 0.05 * found[0]
+    assert all(one < tolerance for one, tolerance in zip(found, TOLERANCES, strict=True))
+    assert found[2] < 0.3 * found[0]
 
 
 @pytest.mark.parametrize("dim", [3, 6])
@@ -80,9 +80,8 @@ def test_neurons_themselves_come_back(dim):
     torch.testing.assert_close(balancedness(net), before, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("p", [2.0, 3.0])
-def test_a_part_of_the_samples_with_corrections_converges_too(p, monkeypatch):
-    init, until = Gaussian(1e-3), 120.0
+def test_a_part_of_the_samples_with_corrections_converges_too(monkeypatch):
+    p, init, until = 3.0, Gaussian(1e-3), 120.0
     whole = error(p, 6, init, until, 1e-3)
     monkeypatch.setattr("extremal.train.samples._PART", 10)  # of 60
     found = [error(p, 6, init, until, tolerance) for tolerance in TOLERANCES]
@@ -96,9 +95,9 @@ def test_a_part_of_the_samples_with_corrections_converges_too(p, monkeypatch):
 def test_the_loss_falls(p, method):
     mix = OrthonormalMixture(10, 2, 2, 0.1)
     sample = mix.sample(150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    net = network(10, p, Gaussian(1e-3), 30)
-    record = Record.log_spaced(1.0, 190.0, 40)
-    run = gradient_flow(net, sample, until=200.0, method=method, record=record)
+    net, until = network(10, p, Gaussian(1e-2), 20), 30.0 if p == 1.0 else 100.0
+    record = Record.log_spaced(1.0, 0.9 * until, 40)
+    run = gradient_flow(net, sample, until=until, method=method, record=record)
     losses = run.values["loss"]
     slack = 1e-6 if method == "general" else 0.01  # where samples take over from clusters
     assert bool((losses[1:] <= losses[:-1] * (1.0 + slack)).all())
@@ -106,7 +105,7 @@ def test_the_loss_falls(p, method):
 
 
 @pytest.mark.parametrize("method", ["general", "mixture"])
-@pytest.mark.parametrize("p", [1.5, 3.0])
+@pytest.mark.parametrize("p", [2.0, 3.0])
 def test_order_and_axes_do_not_matter(p, method):
     generator = torch.Generator().manual_seed(2)
     mix = OrthonormalMixture(8, 2, 2, 0.1)

@@ -44,7 +44,7 @@ experiment = Experiment(
         "algorithm_1_steps": Setting(200, "O", "steps of 0.01, where spread = 0.1; the file: 2000"),
         "test_points": Setting(20_000, "A", "panel e"),
         "radii": Setting([round(1.5 * i / 14, 4) for i in range(15)], "A", "panel e"),
-        "attacked_points": Setting(200, "O", "of the test points, each seed; the authors' file: 20,000"),
+        "attacked_points": Setting(200, "O", "of the test points; the authors' file has 20,000"),
         "pgd_steps": Setting(100, "O", "panel e; the authors' file has 2000"),
         "pgd_step": Setting(0.1, "A", "panel e, from zero"),
         "neurons_p1": Setting(300, "S", "shown for p = 1, by contribution"),
