@@ -12,11 +12,11 @@ import torch
 
 from extremal import data, models, train
 
-MIDDLE = {"samples": 8000, "dimension": 400, "width": 400, "p": 3.0, "init": 1e-7}
+MIDDLE = {"samples": 8000, "dimension": 200, "width": 200, "p": 3.0, "init": 1e-7}
 AXES = {
     "samples": [2000, 4000, 8000, 16_000, 32_000],
-    "dimension": [100, 200, 400, 800, 1600],
-    "width": [100, 200, 400, 800, 1600],
+    "dimension": [50, 100, 200, 400, 800],
+    "width": [50, 100, 200, 400, 800],
     "p": [1.0, 1.5, 2.0, 3.0, 4.0],
     "init": [1e-4, 1e-7, 1e-15, 1e-30, 1e-60],
 }
@@ -26,7 +26,7 @@ SETTINGS = {
     "negative": 4,
     "spread": 0.1,
     "time past alignment": 4000.0,
-    "repeats": 2,
+    "repeats": 1,
     "threads": 1,
 }
 

@@ -58,6 +58,31 @@ def test_an_interrupted_flow_goes_on_to_the_same_end(kind, tmp_path):
     assert run.snapshots["neurons"].shape == wanted.snapshots["neurons"].shape
 
 
+@EACH
+def test_an_interruption_between_steps_is_kept_too(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("extremal.train.follow._SHOW", 0.0)
+    path, told = tmp_path / "state", []
+
+    def progress(time: float, loss: float, phase: str) -> None:
+        told.append(time)
+        if time > 2.0:
+            raise KeyboardInterrupt
+
+    (net, data), (whole, _) = problem(3.0), problem(3.0)
+    settings = {"until": 6.0, "record": Record(at=TIMES), **KINDS[kind]}
+    with pytest.raises(KeyboardInterrupt):
+        gradient_flow(net, data, checkpoint=path, progress=progress, **settings)
+    stopped, _ = problem(3.0)
+    gradient_flow(stopped, data, until=told[-1], **KINDS[kind])
+    near = 1e-8 if kind == "plain" else 5e-3
+    assert largest_difference(net, stopped) < near  # the network is where the flow was
+    again, _ = problem(3.0)
+    run = gradient_flow(again, data, checkpoint=path, **settings)
+    wanted = gradient_flow(whole, data, **settings)
+    assert run.times.tolist() == wanted.times.tolist()
+    assert largest_difference(again, whole) < near
+
+
 def test_going_on_is_no_second_start(tmp_path):
     # The rest of the flow alone: fewer steps than from the beginning.
     path = tmp_path / "state"

@@ -178,3 +178,14 @@ def test_recorded_losses_are_the_networks_own():
         with torch.no_grad():
             true = float(torch.exp(-data.y * run.at(index, net)(data.x)).mean())
         assert float(run.values["loss"][index]) == pytest.approx(true, rel=3e-3)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+def test_phases_are_recorded_where_asked_for(tolerance):
+    data = mixture()
+    settings = {"until": 150.0, "method": "general", "tolerance": tolerance}
+    run = gradient_flow(network(), data, record=Record(at=(60.0,), phases=True), **settings)
+    begins = set(run.info["phases"].values())
+    assert begins
+    assert set(run.times.tolist()) == {0.0, 60.0, 150.0} | begins
+    assert bool((run.times.diff() > 0.0).all())

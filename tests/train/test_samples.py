@@ -65,7 +65,9 @@ def test_a_subspace_holds_the_gradient_up_to_a_share(p):
     share = ((found - across).norm(dim=1) / across.norm(dim=1))[moving]
     assert float(share.quantile(0.9)) < 10.0 * 1e-2 * 1.01
     torch.testing.assert_close(pull[:, :-1], wanted @ basis.T, rtol=0.0, atol=1e-12)
-    torch.testing.assert_close(pull[:, -1], (wanted * field.frame.rest).sum(1), rtol=0.0, atol=1e-12)
+    torch.testing.assert_close(
+        pull[:, -1], (wanted * field.frame.rest).sum(1), rtol=0.0, atol=1e-12
+    )
 
 
 def test_blocks_and_chosen_neurons_change_nothing(monkeypatch):
@@ -126,7 +128,7 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
 
 def test_few_samples_are_all_looked_at(monkeypatch):
     data, directions = sample(6), neurons(6)
-    field, place = Samples.of(data, 2.0, directions, 1e-3)
+    field, _ = Samples.of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
         monkeypatch.setattr("extremal.train.samples._PART", part)

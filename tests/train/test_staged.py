@@ -43,7 +43,7 @@ def values(net: PReLUNet, data: Dataset) -> Tensor:
 @functools.cache
 def reference(p: float, dim: int, init, until: float) -> PReLUNet:
     net = network(dim, p, init)
-    tolerance = 1e-6 if p < 2.0 else 1e-8
+    tolerance = 1e-6 if p < 2.0 else 1e-7
     gradient_flow(net, points(dim), until=until, method="general", tolerance=tolerance)
     return net
 
@@ -63,7 +63,7 @@ def test_the_stages_converge_to_the_flow(p, start):
     kinds = to_polar(network(dim, p, init))[1].kind
     assert start != "many |v| > ||w||" or int((kinds == 1).sum()) >= 3
     assert start != "balanced" or bool((kinds == 2).all())
-    found = [error(p, dim, init, 40.0, tolerance) for tolerance in TOLERANCES]
+    found = [error(p, dim, init, 25.0, tolerance) for tolerance in TOLERANCES]
     assert all(one < tolerance for one, tolerance in zip(found, TOLERANCES, strict=True))
     assert found[2] < 0.3 * found[0]
 
@@ -73,8 +73,8 @@ def test_neurons_themselves_come_back(dim):
     init, data = Gaussian(0.03), points(dim)
     net = network(dim, 2.0, init)
     before = balancedness(net)
-    gradient_flow(net, data, until=40.0, method="general", tolerance=1e-4)
-    wanted = reference(2.0, dim, init, 40.0)
+    gradient_flow(net, data, until=25.0, method="general", tolerance=1e-4)
+    wanted = reference(2.0, dim, init, 25.0)
     for name, part in net.named_parameters():
         torch.testing.assert_close(part, wanted.get_parameter(name), rtol=0.0, atol=1e-3)
     torch.testing.assert_close(balancedness(net), before, rtol=1e-6, atol=1e-9)
@@ -95,9 +95,11 @@ def test_a_part_of_the_samples_with_corrections_converges_too(monkeypatch):
 def test_the_loss_falls(p, method):
     mix = OrthonormalMixture(10, 2, 2, 0.1)
     sample = mix.sample(150, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    net, until = network(10, p, Gaussian(1e-2), 20), 30.0 if p == 1.0 else 100.0
+    net = network(10, p, Gaussian(1e-2), 20)
+    until, tolerance = (30.0, 1e-2) if p == 1.0 else (100.0, 1e-3)
     record = Record.log_spaced(1.0, 0.9 * until, 40)
-    run = gradient_flow(net, sample, until=until, method=method, record=record)
+    settings = {"method": method, "tolerance": tolerance, "record": record}
+    run = gradient_flow(net, sample, until=until, **settings)
     losses = run.values["loss"]
     slack = 1e-6 if method == "general" else 0.01  # where samples take over from clusters
     assert bool((losses[1:] <= losses[:-1] * (1.0 + slack)).all())

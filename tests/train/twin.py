@@ -58,9 +58,7 @@ def one_neuron(p: float, size: float) -> tuple[PReLUNet, Dataset]:
     return net, Dataset(x, torch.tensor([1]))
 
 
-def library_flow(
-    net: PReLUNet, data: Dataset, loss: Loss, times: Sequence[float]
-) -> list[Twin]:
+def library_flow(net: PReLUNet, data: Dataset, loss: Loss, times: Sequence[float]) -> list[Twin]:
     """Twins at the times of theta' = -grad L(theta), by another library's order-8 method."""
     twin = Twin(net)
     parts = [part for part in twin.parameters() if part.requires_grad]
