@@ -5,6 +5,7 @@ Times are those of one run beside the run of the middle size, so that what is re
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -66,8 +67,8 @@ def _cost(method: str, size: dict[str, float]) -> tuple[float, int]:
             dim, width, size["p"], init=start, dtype=torch.float64, generator=generator
         )
         # The alignment takes longer from a smaller start; what comes after it is as long for all.
-        until = SETTINGS["time past alignment"] + 10.0 * -torch.tensor(size["init"]).double().log()
+        until = SETTINGS["time past alignment"] + 20.0 * -math.log(size["init"])
         begin = time.perf_counter()
-        run = train.gradient_flow(net, points, until=float(until), method=method)
+        run = train.gradient_flow(net, points, until=until, method=method)
         found.append((time.perf_counter() - begin, run.info["right_hand_sides"]))
     return min(found)

@@ -50,6 +50,7 @@ class Aligning:
         self.field, self.angles = field, angles
         self.tolerance, self.counts = tolerance, counts
         self.size = torch.full_like(angles.log_scale, first)
+        self.rests: Tensor | None = None  # (h, r + 1): where neurons came to rest
 
     def advance(self, state: State, span: float) -> State:
         """Bring each neuron forward by the time `span`."""
@@ -65,6 +66,7 @@ class Aligning:
             side = self._side(active)
             first = side(here)
             still = self._settled(first, left[active])
+            still |= self._rested(here[0], active)
             if rounds % _ROUNDS == 0:
                 still |= self._resting(first[1], here[0], left[active], before, active)
                 before = (place.clone(), left.clone())
@@ -114,7 +116,17 @@ class Aligning:
         """
         moved = (place - before[0][active]).abs().amax(1)
         rested = (before[1][active] - left) * self.field.p * growth.abs()
-        return (moved <= self.tolerance) & (rested >= 3.0)
+        found = (moved <= self.tolerance) & (rested >= 3.0)
+        if self.field.p < 2.0:
+            self.rests = torch.full_like(before[0], torch.inf) if self.rests is None else self.rests
+            self.rests[active[found]] = place[found]
+        return found
+
+    def _rested(self, place: Tensor, active: Tensor) -> Tensor:
+        """Which neurons are where they came to rest at a kink: the push on them has not changed."""
+        if self.rests is None:
+            return torch.zeros(len(active), dtype=torch.bool)
+        return (place - self.rests[active]).abs().amax(1) <= self.tolerance
 
 
 def _attempt(

@@ -18,6 +18,7 @@ from torch import Tensor
 from extremal import _check
 from extremal.data import Dataset
 from extremal.train.frame import Frame, unit
+from extremal.train.gathering import Groups
 from extremal.train.loss import Loss, pushes
 
 _NODES = 64  # of the quadrature where p is not whole
@@ -116,6 +117,12 @@ class Clusters:
     def outputs(self, place: Tensor, contribution: Tensor) -> Tensor:
         """f at the clusters, (K,): the mean of f over each one's noise."""
         return contribution @ self.moments(place[:, :-1] @ self.means.T)[1]
+
+    def merged(self, groups: Groups, place: Tensor) -> Tensor:
+        """f at the clusters, (K,), with groups of neurons in place of the neurons."""
+        share = groups.shares()
+        inside, length = self.frame.mean(share, place)
+        return groups.contributions() @ self.moments(inside / length @ self.means.T)[1]
 
     def at_samples(self, outputs: Tensor) -> Tensor:
         """f on the training data, (n,), as far as the clusters tell it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -19,7 +21,8 @@ class Fitting:
 
     The coordinates are those of a given span, the directions at the start and their gradients
     there. `residual` is the largest share of a gradient that lies off that span,
-    looked at whenever the time has grown tenfold.
+    looked at whenever the time has grown tenfold. With p = 1 a step is also taken where it moves
+    no coordinate by more than `slide`.
     """
 
     def __init__(
@@ -34,7 +37,9 @@ class Fitting:
         stepper: Stepper,
         rate: float,
         tolerance: float,
+        slide: float,
     ) -> None:
+        self.slide = slide
         self.loss, self.p, self.rate = loss, p, rate / len(data)
         self.x, self.y = data.x, data.y.to(data.x.dtype)
         member = torch.nonzero(groups.owner >= 0).squeeze(1)
@@ -54,6 +59,7 @@ class Fitting:
             stepper.counts,
             stepper.size,
             pair=DORMAND,
+            error=self._error if p == 1.0 else None,
         )
 
     def advance(self, limit: float) -> None:
@@ -86,6 +92,12 @@ class Fitting:
     def turned(self, time: float) -> Tensor:
         """How far theta has come since the start, (k,)."""
         return self.stepper.between(time)[1] - self.start
+
+    def _error(self, estimate: State, before: State, after: State) -> float:
+        """As usual, but steps that hardly move are taken: along a kink none is short enough."""
+        error = max(float(part.abs().max()) for part in estimate) / self.stepper.tolerance
+        moved = max(float((new - old).abs().max()) for old, new in zip(before, after, strict=True))
+        return min(error, moved / self.slide) if math.isfinite(error + moved) else math.inf
 
     def _side(self, state: State) -> State:
         place, theta = state

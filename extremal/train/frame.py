@@ -36,6 +36,12 @@ class Frame:
         """Unit vectors (h, dim)."""
         return place[:, :-1] @ self.basis + place[:, -1:] * self.rest
 
+    def mean(self, share: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Means of directions within the basis, (k, r), and the whole means' lengths, (k, 1)."""
+        inside = share @ place[:, :-1]
+        rest = (share * place[:, -1]) @ self.rest
+        return inside, (inside.square().sum(1) + rest.square().sum(1)).sqrt()[:, None]
+
 
 def unit(rows: Tensor) -> Tensor:
     """Rows of length one."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.train.frame import unit
-
 _HALVINGS = 8  # of the reach within which neurons gather
 
 
@@ -44,35 +42,42 @@ class Groups:
         owner = self.owner[self.owner >= 0]
         return torch.zeros(shape, dtype=values.dtype).index_add_(0, owner, values)
 
-    def places(self, place: Tensor) -> tuple[Tensor, Tensor]:
-        """Places (k, r + 1) without a rest, and signed contributions (k,) of the groups."""
-        mean = self.mean(place)
-        mean[:, -1] = 0.0
-        return unit(mean), self.total(self.contribution[self.owner >= 0])
+    def shares(self) -> Tensor:
+        """The share of each neuron in its group's contributions, (k, h)."""
+        member = self.owner >= 0
+        mass = torch.where(member, self.contribution.abs(), 0.0)
+        matrix = torch.zeros(len(self.leaders), len(mass), dtype=mass.dtype)
+        matrix[self.owner[member], torch.nonzero(member).squeeze(1)] = mass[member]
+        return matrix / matrix.sum(1, keepdim=True)
+
+    def contributions(self) -> Tensor:
+        """The groups' signed contributions, (k,)."""
+        return self.total(self.contribution[self.owner >= 0])
 
 
 def gathered(
-    outputs: Callable[[Tensor, Tensor], Tensor],
+    whole: Tensor,
+    merged: Callable[[Groups], Tensor],
     place: Tensor,
     contribution: Tensor,
     theta: Tensor,
     weight: Tensor,
+    *,
     tolerance: float,
     leave: float,
-    *,
     thin: float,
 ) -> tuple[Groups, float]:
     """Groups that change no output by more than the tolerance, and by how much they do.
 
-    `outputs` gives f at samples or clusters from places and contributions; the change is relative
-    to the largest of them. The reach starts where a change of second order is the tolerance.
+    `whole` is f at samples or clusters, and `merged` what it is with groups for neurons; the change
+    is relative to the largest output. The reach starts where a change of second order is the
+    tolerance.
     """
-    whole = outputs(place, contribution)
     reach = tolerance**0.5
+    largest = float(whole.abs().max().clamp(min=1e-300))
     for _ in range(_HALVINGS):
         groups = gather(place, contribution, theta, weight, leave=leave, reach=reach, thin=thin)
-        gap = outputs(*groups.places(place)) - whole
-        change = float(gap.abs().max() / whole.abs().max())
+        change = float((merged(groups) - whole).abs().max()) / largest
         if change <= tolerance:
             break
         reach *= 0.5

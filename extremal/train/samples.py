@@ -15,6 +15,7 @@ from torch import Tensor
 from extremal.data import Dataset
 from extremal.models.power import relu_power_with_slope
 from extremal.train.frame import Frame
+from extremal.train.gathering import Groups
 from extremal.train.loss import Loss, pushes
 
 _CHUNK = 1 << 18  # entries of a block of (neurons, samples): a megabyte, for the cache
@@ -85,6 +86,16 @@ class Samples:
         for at, _, s in self._blocks(place, None):
             total += weight[at] @ relu_power_with_slope(s, self.p)[0]
         return total.double()
+
+    def merged(self, groups: Groups, place: Tensor) -> Tensor:
+        """f at the samples, (n,), with groups of neurons in place of the neurons."""
+        share = groups.shares()
+        inside, length = self.frame.mean(share, place)
+        s = inside.to(self.x.dtype) @ self.x
+        if self.across is not None:
+            s += (share * place[:, -1]).to(s.dtype) @ self.across
+        power, _ = relu_power_with_slope(s / length.to(s.dtype), self.p)
+        return (groups.contributions().to(s.dtype) @ power).double()
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_i = -l'(y f) y / n, times `rate`, (n,)."""

@@ -29,7 +29,9 @@ from extremal.train.samples import Samples
 _MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
 _CLOSER = 0.002  # of the tolerance in the last stage: the loss is some fifty times as sensitive
+_SLIDE = 0.3  # of the root of the tolerance: a step that moves less may end beyond a kink
 _AHEAD = 1000  # samples for running ahead, to see which neurons will matter
+_STEPS = 400  # that running ahead takes at most
 _FITTED = 4.0  # the margin from which on a sample hardly pulls
 
 
@@ -210,13 +212,24 @@ class StagedFlow:
         late = self._looked <= _LATE
         if self.known and self._looked > 0.6:
             return
-        chosen = (self.field.outputs, place, contribution, theta)
-        leave, thin = 0.1 * self.tolerance, self.field.thin
-        now, _ = gathered(*chosen, share, self.tolerance, leave, thin=thin)
-        if len(now.leaders) > _MANY and not late:
+        whole = self.field.outputs(place, contribution)
+
+        def found(weight: Tensor) -> tuple[Groups, float]:
+            return gathered(
+                whole,
+                lambda groups: self.field.merged(groups, place),
+                place,
+                contribution,
+                theta,
+                weight,
+                tolerance=self.tolerance,
+                leave=0.1 * self.tolerance,
+                thin=self.field.thin,
+            )
+
+        if len(found(share)[0].leaders) > _MANY and not late:
             return
-        weight = self._run_ahead(stepper, share)
-        groups, change = gathered(*chosen, weight, self.tolerance, leave, thin=thin)
+        groups, change = found(self._run_ahead(stepper, share))
         if len(groups.leaders) > _MANY and not late:
             return
         self.phases["fitting starts"] = self.time
@@ -238,6 +251,7 @@ class StagedFlow:
             stepper,
             self.rate,
             _CLOSER * self.tolerance,
+            _SLIDE * self.tolerance**0.5,
         )
 
     def _merge(self, fitting: Fitting) -> None:
@@ -248,13 +262,14 @@ class StagedFlow:
         contribution = fitting.angles.contribution(theta)
         share = contribution.abs() / contribution.abs().sum()
         few, change = gathered(
-            fitting.values,
+            fitting.outputs(self.time),
+            lambda groups: fitting.values(unit(groups.mean(place)), groups.contributions()),
             place,
             contribution,
             theta,
             share,
-            _CLOSER * self.tolerance,
-            0.0,
+            tolerance=_CLOSER * self.tolerance,
+            leave=0.0,
             thin=1.0,
         )
         self._again = self.time + 0.5 * (self.time - self.phases["alignment ends"] + self.ease)
@@ -289,7 +304,7 @@ class StagedFlow:
             stepper.size,
         )
         label = field.label
-        while ahead.time < self.until:
+        while ahead.time < self.until and counts.steps < _STEPS:
             ahead.advance(self.until)
             mass = self.angles.contribution(ahead.state[1])
             weight = torch.maximum(weight, mass.abs() / mass.abs().sum())
