@@ -39,8 +39,12 @@ def _claim(p: float, quantity: str, value: str) -> Claim:
     )
 
 
-def _lines(p: float, title: str, x: str, y: str, xlabel: str, ylabel: str) -> Line:
-    return Line(f"p = {p:g}: {title}", x, (y,), xlabel, ylabel, by="training", where={"p": p})
+def _panels(p: float) -> tuple[Line, Line]:
+    by, where, at = "training", {"p": p}, f"p = {p:g}"
+    return (
+        Line(f"{at}: loss", "times", ("losses",), "flow time", "loss", by, where, log="xy"),
+        Line(f"{at}: attacked", "radius", ("robust_accuracy",), "radius", "accuracy", by, where),
+    )
 
 
 _small = {"spread": 0.1, "training": ["sgd", "flow"], "recorded": 13}
@@ -66,16 +70,7 @@ experiment = replace(
     },
     axes=("p", "training"),
     columns=2,
-    panels=tuple(
-        panel
-        for p in (1.0, 3.0)
-        for panel in (
-            _lines(p, "loss", "times", "losses", "flow time", "mean exponential loss"),
-            _lines(
-                p, "robust accuracy", "radius", "robust_accuracy", "l2 radius", "robust accuracy"
-            ),
-        )
-    ),
+    panels=_panels(1.0) + _panels(3.0),
     claims=tuple(
         _claim(p, quantity, value) for p in (1.0, 3.0) for quantity, value in _QUANTITIES.items()
     ),
