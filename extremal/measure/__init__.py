@@ -1,8 +1,8 @@
 """What a network has learned: directions, contributions, margins, distances."""
 
 from extremal.measure.accuracies import accuracy, accuracy_by_group
+from extremal.measure.directions import ExtremalDirections, extremal_directions
 from extremal.measure.distances import Distance, distance
-from extremal.measure.extremal_directions import ExtremalDirections, extremal_directions
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
 from extremal.measure.neurons import (
     Following,

@@ -134,11 +134,6 @@ class Clusters:
         pull = self.p * ((low * push) @ self.means)
         return torch.nn.functional.pad(pull, (0, 1)), high @ push
 
-    def aligning(self, push: Tensor, tolerance: float) -> Constant:
-        """The same field under a constant push."""
-        del tolerance
-        return Constant(self, push)
-
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_k = -l'(y f) y n_k/n, times `rate`."""
         return rate * self.share * pushes(loss, outputs, self.label)

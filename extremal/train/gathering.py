@@ -42,6 +42,14 @@ class Groups:
         owner = self.owner[self.owner >= 0]
         return torch.zeros(shape, dtype=values.dtype).index_add_(0, owner, values)
 
+    def joined(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:
+        """Groups of these groups, for neurons at `theta` (h,) with contributions (h,)."""
+        member = self.owner >= 0
+        owner = self.owner.clone()
+        owner[member] = few.owner[self.owner[member]]
+        leaders = [self.leaders[i] for i in few.leaders]
+        return Groups(owner, leaders, theta, contribution, few.bound)
+
     def shares(self) -> Tensor:
         """The share of each neuron in its group's contributions, (k, h)."""
         member = self.owner >= 0

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.aligning import Aligning, turn
-from extremal.train.closure import Clusters
+from extremal.train.ahead import run_ahead, together
+from extremal.train.aligning import Aligning
+from extremal.train.closure import Clusters, Constant
 from extremal.train.fitting import Fitting
 from extremal.train.frame import unit
 from extremal.train.gathering import Groups, gathered
@@ -25,14 +26,12 @@ from extremal.train.loss import Loss
 from extremal.train.polar import from_polar, to_polar
 from extremal.train.runge_kutta import Counts, State, Stepper
 from extremal.train.samples import Samples
+from extremal.train.sketched import Sketched
 
 _MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
 _CLOSER = 0.002  # of the tolerance in the last stage: the loss is some fifty times as sensitive
 _SLIDE = 0.3  # of the root of the tolerance: a step that moves less may end beyond a kink
-_AHEAD = 1000  # samples for running ahead, to see which neurons will matter
-_STEPS = 400  # that running ahead takes at most
-_FITTED = 4.0  # the margin from which on a sample hardly pulls
 
 
 class StagedFlow:
@@ -62,7 +61,11 @@ class StagedFlow:
         rest = self.field.outputs(self.place, torch.zeros_like(self.theta))
         push = self.field.push(loss, rest, self.rate)
         self.first_loss = self.field.loss(loss, rest)
-        pull = self.field.aligning(push, tolerance)
+        pull = (
+            Constant(self.field, push)
+            if isinstance(self.field, Clusters)
+            else Sketched(self.field, push, tolerance)
+        )
         first = 0.1 / float(push.abs().sum())
         self.aligning = Aligning(pull, self.angles, first, tolerance, self.counts)
         self.fastest = self.field.fastest * self.rate * (0.5 if loss.name == "logistic" else 1.0)
@@ -169,7 +172,8 @@ class StagedFlow:
         self.phases["alignment ends"] = self.time
         start = (self.place, self.theta)
         size = float(self.aligning.size.median())
-        self.waking = Stepper(self._together, start, self.time, self.tolerance, self.counts, size)
+        side = together(self.field, self.angles, self.loss, self.rate)
+        self.waking = Stepper(side, start, self.time, self.tolerance, self.counts, size)
         self._look(self.waking)
 
     def _safe_time(self) -> float:
@@ -183,15 +187,6 @@ class StagedFlow:
         return float(self.field.outputs(place, self.angles.contribution(theta)).abs().max())
 
     # Stage 2: waking.
-
-    def _together(self, state: State) -> State:
-        return self._under(self.field, state)
-
-    def _under(self, field: Clusters | Samples, state: State) -> State:
-        """The right-hand side for all neurons, with their outputs."""
-        outputs = field.outputs(state[0], self.angles.contribution(state[1]))
-        push = field.push(self.loss, outputs, self.rate)
-        return turn(*field.pull(state[0], push), state, self.angles)
 
     def _wake(self, stepper: Stepper, limit: float) -> None:
         stepper.advance(limit)
@@ -229,7 +224,10 @@ class StagedFlow:
 
         if len(found(share)[0].leaders) > _MANY and not late:
             return
-        groups, change = found(self._run_ahead(stepper, share))
+        weight = run_ahead(
+            self.field, self.angles, self.loss, self.rate, stepper, share, self.until
+        )
+        groups, change = found(weight)
         if len(groups.leaders) > _MANY and not late:
             return
         self.phases["fitting starts"] = self.time
@@ -276,40 +274,9 @@ class StagedFlow:
         if len(few.leaders) > 0.8 * len(theta):
             return
         member = self.groups.owner >= 0
-        mine = self.groups.owner[member]
         angle = self.groups.theta.clone()
-        angle[member] += fitting.turned(self.time)[mine]
-        owner = self.groups.owner.clone()
-        owner[member] = few.owner[mine]
-        leaders = [self.groups.leaders[i] for i in few.leaders]
-        new = Groups(owner, leaders, angle, self.angles.contribution(angle), few.bound)
+        angle[member] += fitting.turned(self.time)[self.groups.owner[member]]
+        new = self.groups.joined(few, angle, self.angles.contribution(angle))
         self.change += change
         self.bound += few.bound * self.field.p
         self._fit(new, few.mean(fitting.directions(self.time)), fitting.stepper)
-
-    def _run_ahead(self, stepper: Stepper, weight: Tensor) -> Tensor:
-        """The largest share of all contributions that each neuron ever has.
-
-        Roughly: ten times the tolerance, and a part of the samples. Once all of them are fitted no
-        neuron rises any more.
-        """
-        field = self.field if isinstance(self.field, Clusters) else self.field.part(_AHEAD)
-        tolerance, counts = 10.0 * self.tolerance, Counts()
-        ahead = Stepper(
-            lambda state: self._under(field, state),
-            stepper.state,
-            self.time,
-            tolerance,
-            counts,
-            stepper.size,
-        )
-        label = field.label
-        while ahead.time < self.until and counts.steps < _STEPS:
-            ahead.advance(self.until)
-            mass = self.angles.contribution(ahead.state[1])
-            weight = torch.maximum(weight, mass.abs() / mass.abs().sum())
-            outputs = field.outputs(ahead.state[0], mass)
-            if float((label * outputs).min()) > _FITTED:
-                break
-        self.counts.sides += counts.sides * len(field.label) / len(self.field.label)
-        return weight

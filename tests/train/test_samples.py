@@ -11,7 +11,8 @@ from extremal.models.power import relu_power_with_slope
 from extremal.train import Loss
 from extremal.train.frame import Frame, unit
 from extremal.train.polar import to_polar
-from extremal.train.samples import Samples, Sketched
+from extremal.train.samples import Samples
+from extremal.train.sketched import Sketched
 
 
 def neurons(dim: int, width: int = 40) -> torch.Tensor:
@@ -94,7 +95,7 @@ def test_no_direction_grows_faster_than_it_is_said():
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
-    monkeypatch.setattr("extremal.train.samples._PART", 20)
+    monkeypatch.setattr("extremal.train.sketched._PART", 20)
     data, directions = sample(60), neurons(60)
     field, place = Samples.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
@@ -131,7 +132,7 @@ def test_few_samples_are_all_looked_at(monkeypatch):
     field, _ = Samples.of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
-        monkeypatch.setattr("extremal.train.samples._PART", part)
+        monkeypatch.setattr("extremal.train.sketched._PART", part)
         assert (field.aligning(push, 1e-3).sketch is not None) == used
 
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.measure.extremal_directions_field import Field
-from extremal.measure.extremal_directions_flow import follow
-from extremal.measure.extremal_directions_kinks import TOUCH, snap
-from extremal.measure.extremal_directions_newton import polish, residual
-from extremal.measure.extremal_directions_spectrum import spectrum
+from extremal.measure.directions.field import Field
+from extremal.measure.directions.flow import follow
+from extremal.measure.directions.kinks import TOUCH, snap
+from extremal.measure.directions.newton import polish, residual
+from extremal.measure.directions.spectrum import spectrum
 
 _EXACT, _AWAY = 1e-6, 0.05  # a residual that is good enough, a way that is too long for Newton
 _TRIALS, _STEPS = 3, 1000

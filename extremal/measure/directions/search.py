@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.measure.extremal_directions_field import Field, unit
-from extremal.measure.extremal_directions_flow import follow
-from extremal.measure.extremal_directions_point import Point, examine
+from extremal.measure.directions.field import Field, unit
+from extremal.measure.directions.flow import follow
+from extremal.measure.directions.point import Point, examine
 
 _NEAR, _NEAR_ON_KINKS = 1e-3, 3e-3  # the angle within which ends of the flow are one, p < 2
 _SAME = 1e-5  # the same for fixed points in float64

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.measure.extremal_directions_field import Field, across, unit
-from extremal.measure.extremal_directions_kinks import narrow, snap
+from extremal.measure.directions.field import Field, across, unit
+from extremal.measure.directions.kinks import narrow, snap
 
 _LONGEST = 0.1  # a step must not leave the neighbourhood that the flow has reached
 _LEVELS = 7  # of narrower and narrower kinks, by factors of 10

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.measure.extremal_directions_field import Field, unit
-from extremal.measure.extremal_directions_margin import largest_margin, least_loss
-from extremal.measure.extremal_directions_search import Found, search
+from extremal.measure.directions.field import Field, unit
+from extremal.measure.directions.margin import largest_margin, least_loss
+from extremal.measure.directions.search import Found, search
 from extremal.models import Explicit, PReLUNet
 from extremal.models.power import relu_power
 
