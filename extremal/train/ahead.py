@@ -16,6 +16,7 @@ _PART = 1000  # samples for running ahead
 _STEPS = 400  # that it takes at most
 _FITTED = 4.0  # the margin from which on a sample hardly pulls
 _ROUGH = 10.0  # tolerances
+_AGAIN = 3  # parts of the samples that are tried
 
 
 def together(field: Clusters | Samples, angles: Angles, loss: Loss, rate: float) -> Side:
@@ -41,23 +42,47 @@ def run_ahead(
     """The largest share of all contributions that each neuron ever has, from `weight` (h,) on.
 
     Roughly: ten times the tolerance, and a part of the samples. Once all of them are fitted no
-    neuron rises any more.
+    neuron rises any more. If other samples are not fitted then, they join the part, and it runs
+    again.
     """
-    part = field if isinstance(field, Clusters) else field.part(_PART)
+    if isinstance(field, Clusters):
+        return _rises(field, angles, loss, rate, stepper, weight, until)[0]
+    index = field.some(_PART)
+    share = len(field) / len(index) * field.share[index]
+    for _ in range(_AGAIN):
+        part = field.part(index, share)
+        weight, end = _rises(part, angles, loss, rate, stepper, weight, until)
+        margin = field.label * field.outputs(end[0], angles.contribution(end[1]))
+        missing = (margin < 0.5 * _FITTED).double()
+        missing[index] = 0.0
+        more = torch.nonzero(missing).squeeze(1)
+        if len(more) == 0:
+            break
+        more = more[torch.argsort(margin[more])][:_PART]
+        index = torch.cat([index, more])
+        share = torch.cat([share, field.share[more]])
+    return weight
+
+
+def _rises(
+    field: Clusters | Samples,
+    angles: Angles,
+    loss: Loss,
+    rate: float,
+    stepper: Stepper,
+    weight: Tensor,
+    until: float,
+) -> tuple[Tensor, State]:
+    """The largest shares of contributions on the way to the end, and the state there."""
     counts = Counts()
-    ahead = Stepper(
-        together(part, angles, loss, rate),
-        stepper.state,
-        stepper.time,
-        _ROUGH * stepper.tolerance,
-        counts,
-        stepper.size,
-    )
+    tolerance = _ROUGH * stepper.tolerance
+    side = together(field, angles, loss, rate)
+    ahead = Stepper(side, stepper.state, stepper.time, tolerance, counts, stepper.size)
     while ahead.time < until and counts.steps < _STEPS:
         ahead.advance(until)
         contribution = angles.contribution(ahead.state[1])
         weight = torch.maximum(weight, contribution.abs() / contribution.abs().sum())
-        if float((part.label * part.outputs(ahead.state[0], contribution)).min()) > _FITTED:
+        if float((field.label * field.outputs(ahead.state[0], contribution)).min()) > _FITTED:
             break
-    stepper.counts.sides += counts.sides * len(part.label) / len(field.label)
-    return weight
+    stepper.counts.sides += counts.sides
+    return weight, ahead.state

@@ -37,8 +37,13 @@ class Pull(Protocol):
 def turn(pull: Tensor, growth: Tensor, state: State, angles: Angles) -> State:
     """The right-hand side for (place, theta): the pull across u, and the growth g."""
     place, theta = state
+    return angles.ratio(theta)[:, None] * across(pull, place), growth
+
+
+def across(pull: Tensor, place: Tensor) -> Tensor:
+    """The part of the pull that turns a neuron, (h, r + 1)."""
     radial = (pull * place).sum(1, keepdim=True) / place.square().sum(1, keepdim=True)
-    return angles.ratio(theta)[:, None] * (pull - radial * place), growth
+    return pull - radial * place
 
 
 class Aligning:
@@ -63,9 +68,11 @@ class Aligning:
             rounds += 1
             here = (place[active], theta[active])
             self.field.refresh(here[0], left[active], active, len(theta))
-            side = self._side(active)
-            first = side(here)
-            still = self._settled(first, left[active])
+            angles = self.angles.take(active)
+            side = self._side(active, angles)
+            pull, growth = self.field.pull(here[0], active)
+            first = turn(pull, growth, here, angles)
+            still = self._settled(across(pull, here[0]), first, left[active])
             still |= self._rested(here[0], active)
             if rounds % _ROUNDS == 0:
                 still |= self._resting(first[1], here[0], left[active], before, active)
@@ -85,8 +92,7 @@ class Aligning:
             active = active[left[active] > 1e-12 * span]
         return place, theta
 
-    def _side(self, rows: Tensor) -> Callable[[State], State]:
-        angles = self.angles.take(rows)
+    def _side(self, rows: Tensor, angles: Angles) -> Callable[[State], State]:
         return lambda state: turn(*self.field.pull(state[0], rows), state, angles)
 
     def _resize(
@@ -100,11 +106,15 @@ class Aligning:
         self.counts.sides += 4 * len(active) / len(self.size)
         self.counts.steps += 1
 
-    def _settled(self, slope: State, left: Tensor) -> Tensor:
-        """Which neurons will not turn any more: they approach their direction at the rate p g."""
-        speed, growth = slope[0].abs().amax(1), slope[1].abs()
-        ahead = torch.minimum(left, 1.0 / (self.field.p * growth).clamp(min=1e-300))
-        return speed * ahead <= 0.01 * self.tolerance
+    def _settled(self, turning: Tensor, slope: State, left: Tensor) -> Tensor:
+        """Which neurons will not turn any more: they approach their direction at the rate p g.
+
+        A neuron with a small vote hardly turns now, yet will when its vote has grown: what counts
+        is at least what would turn it if |v| were ||w||.
+        """
+        speed = torch.maximum(turning.abs().amax(1), slope[0].abs().amax(1))
+        rate = (self.field.p * slope[1].abs()).clamp(min=1e-300)
+        return speed * torch.minimum(left, 1.0 / rate) <= 0.01 * self.tolerance
 
     def _resting(
         self, growth: Tensor, place: Tensor, left: Tensor, before: State, active: Tensor

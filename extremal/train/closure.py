@@ -64,14 +64,17 @@ class Clusters:
     @property
     def thin(self) -> float:
         """How much less samples vary along the rests than along the longest direction."""
-        top = torch.linalg.matrix_norm(self.share.sqrt()[:, None] * self.means, 2)
-        return min(1.0, self.noise / float(top))
+        top = float(torch.linalg.matrix_norm(self.share.sqrt()[:, None] * self.means, 2))
+        return min(1.0, self.noise / max(top, 1e-300))
 
     @property
     def fastest(self) -> float:
         """The growth of the fastest direction, among the means and the class averages."""
-        sides = [self.means[self.label * sign > 0].sum(0) for sign in (1.0, -1.0)]
-        found = torch.cat([self.means, torch.stack([side for side in sides if side.any()])])
+        sides = [self.means[self.label * sign > 0].sum(0, keepdim=True) for sign in (1.0, -1.0)]
+        found = torch.cat([self.means, *sides])
+        found = found[found.any(1)]
+        if len(found) == 0:
+            return 1e-300
         rest = torch.zeros(len(found), 1, dtype=found.dtype)
         return float(self.pull(torch.cat([unit(found), rest], 1), self.share)[1].max())
 

@@ -72,7 +72,7 @@ class Fitting:
             pull, _ = self._pull(self.x, unit(place) @ self.basis, theta)
             off = pull - (pull @ self.basis.T) @ self.basis
             share = torch.linalg.vector_norm(off, dim=1) / torch.linalg.vector_norm(pull, dim=1)
-            self.residual = max(self.residual, float(share.max()))
+            self.residual = float(torch.nan_to_num(share, nan=0.0).max().clamp(min=self.residual))
 
     def directions(self, time: float) -> Tensor:
         """The groups' directions at a time within the last step, (k, dim)."""

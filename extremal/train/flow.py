@@ -23,7 +23,7 @@ from extremal.train.trajectory import Trajectory
 from extremal.train.until import Until, as_until
 
 Method = Literal["auto", "general", "mixture"]
-_RULE = "be a one-output PReLUNet with nothing frozen, no biases and no preparation"
+_RULE = "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
 _STAGED = 1e-4  # the tightest tolerance of the stages; below it the weights themselves are followed
 
 
@@ -64,7 +64,14 @@ def gradient_flow(
     else "general"; the trajectory's info says which. `progress=True` writes flow time, loss and
     phase to the standard error; a function of the three is called instead. With a `checkpoint` the
     state is kept in that file every 15 seconds and on Ctrl-C, and a later call goes on from there;
-    it is removed at the end. The flow is deterministic: `generator` is not used.
+    it is removed at the end. The flow is deterministic: `generator` is not used. Denormal numbers
+    are flushed from here on in this process (`torch.set_flush_denormal`).
+
+    With "mixture", recorded losses and accuracies are the clusters' until few directions are left
+    (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
+    samples'. What the stages report as `change` and `bound` is what merging changed when it was
+    done. Small differences between neurons that decide who wins a rare group of samples much later
+    are below any tolerance on directions: where such groups matter, compare with a smaller one.
     """
     end = as_until(until)
     _check.choice("method", method, ("auto", "general", "mixture"))
@@ -73,6 +80,9 @@ def gradient_flow(
     _check.integer("max_steps", max_steps, minimum=1)
     used = as_loss(loss)
     check_fit(net, train, used)
+    zero = isinstance(net, PReLUNet) and not bool(net.neurons.detach().any())
+    rule = "have a neuron that is not zero (tiny ones need dtype=torch.float64)"
+    _check.require(not zero, "net", rule, "zeros alone")
     del generator
     torch.set_flush_denormal(True)
     plain = _is_plain(net)
@@ -92,7 +102,9 @@ def gradient_flow(
     if staged:
         assert isinstance(twin, PReLUNet)
         known, ahead = name == "mixture", _horizon(end, used, len(train))
-        flow = StagedFlow(twin, data, used, tolerance, ahead, known=known, time=start)
+        flow = StagedFlow(
+            twin, data, used, tolerance, ahead, known=known, exact=end.goals, time=start
+        )
     else:
         flow = PlainFlow(twin, data, used, tolerance, end.time, time=start)
     show = line if progress is True else (progress or None)
@@ -121,7 +133,8 @@ def _is_plain(net: nn.Module) -> bool:
         return False
     trained = all(part.requires_grad for part in net.parameters())
     simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
-    return trained and simple and net.preparation.plain
+    alive = bool(net.neurons.detach().any(1).all())
+    return trained and simple and alive and net.preparation.plain
 
 
 def _horizon(until: Until, loss: Loss, count: int) -> float:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from extremal.train.frame import unit
+
 _HALVINGS = 8  # of the reach within which neurons gather
 
 
@@ -16,15 +18,13 @@ class Groups:
     """Which neurons go on together: `owner` (h,) is a group, or -1 for a neuron that is left out.
 
     `leaders` are the heaviest neurons of the groups, `theta` (h,) the angles when they gathered,
-    `contribution` (h,) the signed contributions then. `bound` is how much gathering and leaving out
-    changed f on the unit ball at most when it was done, as a share of all weights and over p.
+    `contribution` (h,) the signed contributions then.
     """
 
     owner: Tensor
     leaders: list[int]
     theta: Tensor
     contribution: Tensor
-    bound: float
 
     def mean(self, rows: Tensor) -> Tensor:
         """The groups' mean of something that neurons have, (k, ...), weighted by contribution.
@@ -42,13 +42,26 @@ class Groups:
         owner = self.owner[self.owner >= 0]
         return torch.zeros(shape, dtype=values.dtype).index_add_(0, owner, values)
 
+    def moved(self, directions: Tensor) -> float:
+        """Sum of |c_j| ||u_j - mean|| over sum of |c_j|, for neurons at `directions` (h, dim).
+
+        With p in front it bounds the change of f on the unit ball, relative to all contributions,
+        that the groups' mean directions make when they replace the neurons' own: relu(s)^p is
+        p-Lipschitz for s <= 1.
+        """
+        member = self.owner >= 0
+        mass = self.contribution.abs()
+        own = directions[member]
+        gap = torch.linalg.vector_norm(own - unit(self.mean(directions))[self.owner[member]], dim=1)
+        return float((mass[member] * gap).sum() / mass.sum().clamp(min=1e-300))
+
     def joined(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:
         """Groups of these groups, for neurons at `theta` (h,) with contributions (h,)."""
         member = self.owner >= 0
         owner = self.owner.clone()
         owner[member] = few.owner[self.owner[member]]
         leaders = [self.leaders[i] for i in few.leaders]
-        return Groups(owner, leaders, theta, contribution, few.bound)
+        return Groups(owner, leaders, theta, contribution)
 
     def shares(self) -> Tensor:
         """The share of each neuron in its group's contributions, (k, h)."""
@@ -87,9 +100,10 @@ def gathered(
         groups = gather(place, contribution, theta, weight, leave=leave, reach=reach, thin=thin)
         change = float((merged(groups) - whole).abs().max()) / largest
         if change <= tolerance:
-            break
+            return groups, change
         reach *= 0.5
-    return groups, change
+    groups = gather(place, contribution, theta, weight, leave=leave, reach=0.0, thin=thin)
+    return groups, float((merged(groups) - whole).abs().max()) / largest
 
 
 def gather(
@@ -117,7 +131,6 @@ def gather(
     allowed = reach * (total / (len(weight) * weight).clamp(min=1e-300)).sqrt().clamp(1.0, 10.0)
     left = weight.clone()
     leaders: list[int] = []
-    changed = 0.0
     while float(left.sum()) > leave * total:
         leader = int(left.argmax())
         near = (inside - inside[leader]).square().sum(1)
@@ -126,8 +139,6 @@ def gather(
         alike = torch.sign(contribution) == torch.sign(contribution[leader])
         chosen = ((near + thin**2 * apart).sqrt() <= allowed) & alike & (left > 0)
         owner[chosen] = len(leaders)
-        changed += float((left * (near + apart).sqrt())[chosen].sum())
         left[chosen] = 0.0
         leaders.append(leader)
-    bound = (changed + float(left.sum())) / total
-    return Groups(owner, leaders, theta.clone(), contribution, bound)
+    return Groups(owner, leaders, theta.clone(), contribution)

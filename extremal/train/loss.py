@@ -38,7 +38,7 @@ class Loss:
 
     def value(self, out: Tensor, y: Tensor) -> Tensor:
         """The loss, a scalar tensor that autograd can follow."""
-        each = self._each(out, y)
+        each = self.each(out, y)
         return each.mean() if self.reduction == "mean" else each.sum()
 
     def slope(self, out: Tensor, y: Tensor) -> Tensor:
@@ -52,7 +52,8 @@ class Loss:
         own = nn.functional.one_hot(y, out.shape[1])
         return share * (torch.softmax(out, 1) - own)
 
-    def _each(self, out: Tensor, y: Tensor) -> Tensor:
+    def each(self, out: Tensor, y: Tensor) -> Tensor:
+        """The loss of each sample, (n,)."""
         if self.name == "exp":
             return torch.exp(-y * out)
         if self.name == "logistic":

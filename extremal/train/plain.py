@@ -36,7 +36,7 @@ class PlainFlow:
         time: float = 0.0,
     ) -> None:
         self.net, self.data, self.loss, self.tolerance = net, data, loss, tolerance
-        self.parts = list(trainable(net).values())
+        self.names, self.parts = list(trainable(net)), list(trainable(net).values())
         self.kinked = isinstance(net, PReLUNet) and net.p == 1.0
         self.counts = Counts()
         self.phases: dict[str, float] = {}
@@ -88,7 +88,27 @@ class PlainFlow:
 
     def report(self) -> dict[str, object]:
         """What is to be said of the run."""
-        return {"phases": self.phases}
+        return {"engine": "weights", "phases": self.phases}
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
+        return not any(bool(part.any()) for part in self.stepper.slope)
+
+    def rewind(self) -> None:
+        """Nothing to undo: states within the last step are known."""
+
+    def memory(self) -> dict[str, float]:
+        """What a flow that goes on from here is to know of the way until here."""
+        phases = {f"phase:{name}": time for name, time in self.phases.items()}
+        return {**phases, "first loss": self.first_loss}
+
+    def remember(self, memory: dict[str, float]) -> None:
+        """Take up what `memory` gave."""
+        for name, value in memory.items():
+            if name.startswith("phase:"):
+                self.phases[name.removeprefix("phase:")] = value
+        self.first_loss = memory.get("first loss", self.first_loss)
 
     def _side(self, state: State) -> State:
         _assign(self.parts, state)
@@ -96,25 +116,42 @@ class PlainFlow:
         self.value = float(value)  # the last stage is at the end of the step
         return tuple(-slope for slope in gradient.values())
 
+    def _scale(self, name: str, old: Tensor, new: Tensor) -> Tensor:
+        """What errors of a parameter are measured by: the neuron that it belongs to."""
+        size = torch.maximum(_lengths(name, old), _lengths(name, new))
+        if not isinstance(self.net, PReLUNet):
+            return torch.maximum(size, _lengths(name, old).square().mean().sqrt())
+        neurons = torch.linalg.vector_norm(self.net.neurons.detach(), dim=1)
+        if name == "bias":
+            return torch.maximum(size, neurons.mean())
+        votes = torch.linalg.vector_norm(self.net.votes.detach(), dim=0)
+        # A frozen vote or neuron says nothing of the size that the trained part has.
+        own = neurons if self.net.neurons.requires_grad else torch.zeros_like(neurons)
+        other = votes if self.net.votes.requires_grad and name != "votes" else 0.0 * votes
+        return torch.maximum(size, torch.maximum(own, other))
+
     def _error(self, estimate: State, before: State, after: State) -> float:
         miss, moved = [], []
-        for part, old, new in zip(estimate, before, after, strict=True):
-            miss.append(_relative(part, old, new, before[0]))
-            moved.append(_relative(new - old, old, new, before[0]))
+        for name, part, old, new in zip(self.names, estimate, before, after, strict=True):
+            scale = self._scale(name, old, new)
+            miss.append(_relative(_lengths(name, part), scale))
+            moved.append(_relative(_lengths(name, new - old), scale))
         if not all(map(math.isfinite, miss + moved)):  # max() would pass over a NaN
             return math.inf
         error = max(miss) / self.tolerance
         return min(error, max(moved) / self.tolerance**0.5) if self.kinked else error
 
 
-def _relative(miss: Tensor, old: Tensor, new: Tensor, neurons: Tensor) -> float:
-    """The largest error relative to the neuron (row or column) that it belongs to."""
-    if miss.ndim < 2 or miss.shape != neurons.shape:
-        floor = float(torch.linalg.vector_norm(neurons)) / neurons.numel() ** 0.5
-        length = torch.maximum(old.abs(), new.abs()).clamp(min=max(floor, 1e-300))
-        return float((miss.abs() / length).max())
-    length = torch.maximum(old.norm(dim=1), new.norm(dim=1)).clamp(min=1e-300)
-    return float((miss.norm(dim=1) / length).max())
+def _lengths(name: str, part: Tensor) -> Tensor:
+    """The sizes of a change: of rows for neurons, of columns for votes, of entries else."""
+    if name == "votes":
+        return torch.linalg.vector_norm(part, dim=0)
+    return torch.linalg.vector_norm(part, dim=1) if part.ndim == 2 else part.abs()
+
+
+def _relative(part: Tensor, scale: Tensor) -> float:
+    """The largest share of a change in what it is measured by."""
+    return float((part.abs() / scale.clamp(min=1e-300)).max())
 
 
 def _first_step(theta: State, slopes: State, tolerance: float, until: float) -> float:

@@ -53,6 +53,11 @@ class Angles:
         hyperbolic = 2.0 * size + torch.log(-torch.expm1(-4.0 * size)) - _LOG_2
         return self.log_scale + torch.where(self.kind == 2, 2.0 * self.sign * theta, hyperbolic)
 
+    def log_ceiling(self, theta: Tensor) -> Tensor:
+        """A bound on log |v| ||w|| that grows by 2 |theta'| at most: sinh(2 t) < exp(2 t)/2."""
+        free = self.log_scale + 2.0 * theta.abs() - _LOG_2
+        return torch.where(self.kind == 2, self.log_scale + 2.0 * self.sign * theta, free)
+
     def contribution(self, theta: Tensor) -> Tensor:
         """v ||w||, signed."""
         sign = torch.where(self.kind == 2, self.sign, torch.sign(theta))

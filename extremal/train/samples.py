@@ -31,6 +31,7 @@ class Samples:
     x: Tensor  # (r, n): the samples in the frame's basis
     across: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
     label: Tensor  # (n,)
+    share: Tensor  # (n,): what a sample counts in the mean loss
     p: float
     fastest: float  # no direction grows faster than this for q_i = y_i/n
     thin: float  # how much less samples vary along the rests than along the longest direction
@@ -49,19 +50,25 @@ class Samples:
         longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
         top = float(values[0])
         fastest = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
-        thin = 0.0 if across is None else float(across.square().mean().sqrt()) / top**0.5
-        return cls(frame, x, across, data.y.to(x.dtype), p, fastest, min(thin, 1.0)), place
+        spread = 0.0 if across is None else float(across.square().mean().sqrt())
+        thin = min(1.0, spread / max(top, 1e-300) ** 0.5)
+        share = torch.full((len(data),), 1.0 / len(data), dtype=torch.float64)
+        label = data.y.to(x.dtype)
+        return cls(frame, x, across, label, share, p, max(fastest, 1e-300), thin), place
 
     def __len__(self) -> int:
         return len(self.label)
 
-    def part(self, count: int) -> Samples:
-        """Every so manieth sample, about `count` of them."""
-        step = max(1, len(self) // count)
-        across = None if self.across is None else self.across[:, ::step].contiguous()
-        return replace(
-            self, x=self.x[:, ::step].contiguous(), across=across, label=self.label[::step]
-        )
+    def some(self, count: int) -> Tensor:
+        """About `count` samples drawn at random, always the same; their indices, in order."""
+        draw = torch.Generator().manual_seed(0)
+        return torch.randperm(len(self), generator=draw)[:count].sort().values
+
+    def part(self, index: Tensor, share: Tensor) -> Samples:
+        """The samples of that index, which count as much as `share` says."""
+        across = None if self.across is None else self.across[:, index]
+        x, label = self.x[:, index], self.label[index]
+        return replace(self, x=x.contiguous(), across=across, label=label, share=share)
 
     def pull(
         self, place: Tensor, push: Tensor, rows: Tensor | None = None
@@ -97,11 +104,11 @@ class Samples:
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_i = -l'(y f) y / n, times `rate`, (n,)."""
-        return rate / len(self) * pushes(loss, outputs, self.label.double())
+        return rate * self.share * pushes(loss, outputs, self.label.double())
 
     def loss(self, loss: Loss, outputs: Tensor) -> float:
         """The mean loss."""
-        return float(Loss(loss.name).value(outputs, self.label.double()))
+        return float(self.share @ Loss(loss.name).each(outputs, self.label.double()))
 
     def at_samples(self, outputs: Tensor) -> Tensor:
         """f on the training data, (n,)."""

@@ -23,9 +23,10 @@ class Sketched:
         self.samples, self.push, self.turned = samples, push, _TURNED * tolerance
         self.p = samples.p
         small = len(samples) <= 2 * _PART
-        self.sketch = None if small else samples.part(_PART)
-        step = max(1, len(samples) // _PART)
-        self.thin = push[::step] * (len(samples) / len(push[::step]))
+        index = samples.some(_PART)
+        grown = len(samples) / len(index)
+        self.sketch = None if small else samples.part(index, grown * samples.share[index])
+        self.thin = grown * push[index]
         self.seen: Tensor | None = None  # (h, r + 1): places at the last looks
         self.since: Tensor | None = None  # (h,): the time left then
         self.more: tuple[Tensor, Tensor] | None = None

@@ -16,8 +16,9 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models import PReLUNet
+from extremal.models.power import relu_power
 from extremal.train.ahead import run_ahead, together
-from extremal.train.aligning import Aligning
+from extremal.train.aligning import Aligning, across
 from extremal.train.closure import Clusters, Constant
 from extremal.train.fitting import Fitting
 from extremal.train.frame import unit
@@ -35,7 +36,11 @@ _SLIDE = 0.3  # of the root of the tolerance: a step that moves less may end bey
 
 
 class StagedFlow:
-    """The flow of a network from flow time `time`; `step` it, then `write` it."""
+    """The flow of a network from flow time `time`; `step` it, then `write` it.
+
+    With `known` clusters, `outputs` before the last stage are the clusters' means, unless they are
+    to be `exact`, which costs a product with all samples each time.
+    """
 
     def __init__(
         self,
@@ -46,6 +51,7 @@ class StagedFlow:
         until: float,
         *,
         known: bool,
+        exact: bool = False,
         time: float = 0.0,
     ) -> None:
         self.data, self.loss, self.tolerance, self.until = data, loss, tolerance, until
@@ -56,7 +62,7 @@ class StagedFlow:
             self.field, self.place = Clusters.of(data, net.p, directions)
         else:
             self.field, self.place = Samples.of(data, net.p, directions, tolerance)
-        self.time, self.known = time, known
+        self.time, self.known, self.exact = time, known, exact
         self.counts = Counts()
         rest = self.field.outputs(self.place, torch.zeros_like(self.theta))
         push = self.field.push(loss, rest, self.rate)
@@ -74,8 +80,12 @@ class StagedFlow:
         self.waking: Stepper | None = None
         self.fitting: Fitting | None = None
         self.groups: Groups | None = None
+        self.gathered = math.nan
         self.ease = 1.0 / self.fastest
         self._looked = 1.0
+        self._look_time = 0.0
+        self._past = {"change": 0.0, "bound": 0.0, "residual": 0.0}
+        self._before = (self.place, self.theta, self.time)
         self._again = math.inf
 
     @property
@@ -92,6 +102,45 @@ class StagedFlow:
 
     def step(self, limit: float) -> None:
         """Go forward in time, not beyond `limit`."""
+        self._before = (self.place, self.theta, self.time)
+        self._forward(limit)
+        if self.waking is not None and "fitting starts" not in self.phases:
+            loss = Loss(self.loss.name).value(self.outputs(self.time), self.data.y)
+            if float(loss) < 0.6 * self.first_loss:
+                self.phases["fitting starts"] = self.time
+
+    def rewind(self) -> None:
+        """Undo the last step, if it was one of the alignment."""
+        if self.waking is None:
+            self.place, self.theta, self.time = self._before
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
+        if self.fitting is not None:
+            return not any(bool(part.any()) for part in self.fitting.stepper.slope)
+        if self.waking is not None:
+            return not any(bool(part.any()) for part in self.waking.slope)
+        pull, growth = self.aligning.field.pull(self.place, torch.arange(len(self.theta)))
+        return not bool(growth.any()) and not bool(across(pull, self.place).any())
+
+    def memory(self) -> dict[str, float]:
+        """What a flow that goes on from here is to know of the way until here."""
+        return {
+            **{f"phase:{name}": time for name, time in self.phases.items()},
+            "change": self.change,
+            "bound": self.bound,
+            "residual": self._residual(),
+        }
+
+    def remember(self, memory: dict[str, float]) -> None:
+        """Take up what `memory` gave."""
+        for name, value in memory.items():
+            if name.startswith("phase:"):
+                self.phases[name.removeprefix("phase:")] = value
+        self._past = {name: memory.get(name, 0.0) for name in ("change", "bound", "residual")}
+
+    def _forward(self, limit: float) -> None:
         if self.fitting is not None:
             if self.time >= self._again:
                 self._merge(self.fitting)
@@ -109,9 +158,8 @@ class StagedFlow:
         if self.fitting is not None and self.groups is not None:
             member = self.groups.owner >= 0
             mine = self.groups.owner[member]
-            turned = self.fitting.turned(time)[mine]
-            now = self.groups.theta[member] + turned
-            faded = self._faded(member, now - theta[member])
+            now = self.groups.theta[member] + self.fitting.turned(time)[mine]
+            faded = self._faded(member, now)
             directions[member] = unit(self.fitting.directions(time)[mine] + faded)
             theta = theta.clone()
             theta[member] = now
@@ -122,20 +170,35 @@ class StagedFlow:
         if self.fitting is not None:
             return self.fitting.outputs(time)
         place, theta = self._places(time)
+        if self.exact and self.known:
+            return self._on_samples(place, theta)
         found = self.field.outputs(place, self.angles.contribution(theta))
         return self.field.at_samples(found)
+
+    def _on_samples(self, place: Tensor, theta: Tensor) -> Tensor:
+        """f on the training data, (n,), of all neurons as they are."""
+        directions = self.field.frame.lift(place).T.to(self.data.x.dtype)
+        weight = self.angles.contribution(theta).to(self.data.x.dtype)
+        parts = [relu_power(x @ directions, self.field.p) @ weight for x in self.data.x.split(4096)]
+        return torch.cat(parts).double()
 
     def report(self) -> dict[str, object]:
         """What is to be said of the run: phases, directions left, changes and residuals."""
         left = len(self.theta) if self.groups is None else len(self.groups.leaders)
         return {
+            "engine": "stages",
             "phases": self.phases,
+            "gathered": self.gathered,
             "directions_left": left,
+            "neurons_left": left if self.groups is None else int((self.groups.owner >= 0).sum()),
             "subspace": self.place.shape[1] - 1,
-            "change": self.change,
-            "bound": self.bound,
-            "residual": 0.0 if self.fitting is None else self.fitting.residual,
+            "change": self.change + self._past["change"],
+            "bound": self.bound + self._past["bound"],
+            "residual": max(self._residual(), self._past["residual"]),
         }
+
+    def _residual(self) -> float:
+        return 0.0 if self.fitting is None else self.fitting.residual
 
     def _places(self, time: float) -> State:
         """All neurons, in the frame; those that the last stage left out stay as they were."""
@@ -143,17 +206,19 @@ class StagedFlow:
             return self.place, self.theta
         return self.waking.state if self.fitting is not None else self.waking.between(time)
 
-    def _faded(self, member: Tensor, turned: Tensor) -> Tensor:
-        """What is left of the members' rests beside their groups' mean: u fades like c^-p/2.
+    def _faded(self, member: Tensor, theta: Tensor) -> Tensor:
+        """What is left of the members' rests beside their groups' mean.
 
-        Along the rest nothing pulls, so that beta' = -p ratio g beta with theta' = g.
+        Where nothing pulls along the rest, beta' = -p ratio g beta, and (log ||w||)' = ratio g: it
+        fades like ||w||^-p.
         """
         assert self.waking is not None
         assert self.groups is not None
         rest = self.waking.state[0][:, -1:] * self.field.frame.rest
         own = rest[member] - self.groups.mean(rest)[self.groups.owner[member]]
-        turned = turned + (self.groups.theta - self.waking.state[1])[member]  # before they merged
-        return torch.exp(-self.field.p * turned.abs())[:, None] * own
+        angles, start = self.angles.take(torch.nonzero(member).squeeze(1)), self.waking.state[1]
+        grown = angles.log_norm(theta) - angles.log_norm(start[member])
+        return torch.exp(-self.field.p * grown)[:, None] * own
 
     # Stage 1: alignment.
 
@@ -169,7 +234,8 @@ class StagedFlow:
                 self.time = limit if span == limit - self.time else self.time + span
                 return
             span, largest = 0.5 * span, 0.0
-        self.phases["alignment ends"] = self.time
+        self.phases.setdefault("alignment ends", self.time)
+        self._look_time = self.time
         start = (self.place, self.theta)
         size = float(self.aligning.size.median())
         side = together(self.field, self.angles, self.loss, self.rate)
@@ -177,9 +243,8 @@ class StagedFlow:
         self._look(self.waking)
 
     def _safe_time(self) -> float:
-        """A time in which the output can't grow to the tolerance: |c|' <= 2 g |c|."""
-        logs = self.angles.log_contribution(self.theta)
-        log_total = float(torch.logsumexp(logs[torch.isfinite(logs)], 0))
+        """A time in which the output can't grow to the tolerance: sinh(2 theta) < exp(2 theta)."""
+        log_total = float(torch.logsumexp(self.angles.log_ceiling(self.theta), 0))
         wait = (math.log(self.tolerance) - log_total) / (2.0 * self.fastest)
         return max(wait, 0.05 / self.fastest)
 
@@ -195,8 +260,9 @@ class StagedFlow:
         loss = self.field.loss(
             self.loss, self.field.outputs(place, self.angles.contribution(theta))
         )
-        if loss <= 0.7 * self._looked * self.first_loss:
-            self._looked = loss / self.first_loss
+        share = loss / self.first_loss
+        if share <= 0.7 * self._looked or self.time >= 2.0 * self._look_time:
+            self._looked, self._look_time = min(share, self._looked), self.time
             self._look(stepper)
 
     def _look(self, stepper: Stepper) -> None:
@@ -205,7 +271,7 @@ class StagedFlow:
         contribution = self.angles.contribution(theta)
         share = contribution.abs() / contribution.abs().sum()
         late = self._looked <= _LATE
-        if self.known and self._looked > 0.6:
+        if self.known and self._looked > 0.6 and self.time < 3.0 * self.phases["alignment ends"]:
             return
         whole = self.field.outputs(place, contribution)
 
@@ -230,9 +296,10 @@ class StagedFlow:
         groups, change = found(weight)
         if len(groups.leaders) > _MANY and not late:
             return
-        self.phases["fitting starts"] = self.time
-        self.change, self.bound = change, groups.bound * self.field.p
-        self._fit(groups, groups.mean(self.field.frame.lift(place)), stepper)
+        self.gathered = self.time
+        directions = self.field.frame.lift(place)
+        self.change, self.bound = change, groups.moved(directions) * self.field.p
+        self._fit(groups, groups.mean(directions), stepper)
 
     def _fit(self, groups: Groups, directions: Tensor, stepper: Stepper) -> None:
         """Follow groups with these directions from where a stepper stands."""
@@ -278,5 +345,6 @@ class StagedFlow:
         angle[member] += fitting.turned(self.time)[self.groups.owner[member]]
         new = self.groups.joined(few, angle, self.angles.contribution(angle))
         self.change += change
-        self.bound += few.bound * self.field.p
-        self._fit(new, few.mean(fitting.directions(self.time)), fitting.stepper)
+        directions = fitting.directions(self.time)
+        self.bound += few.moved(directions) * self.field.p
+        self._fit(new, few.mean(directions), fitting.stepper)

@@ -99,8 +99,7 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
     data, directions = sample(60), neurons(60)
     field, place = Samples.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
-    sketched = field.aligning(push, 1e-4)
-    assert isinstance(sketched, Sketched)
+    sketched = Sketched(field, push, 1e-4)
     assert sketched.sketch is not None
     assert len(sketched.sketch) == 20
     rows, left = torch.arange(40), torch.ones(40).double()
@@ -133,7 +132,7 @@ def test_few_samples_are_all_looked_at(monkeypatch):
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
         monkeypatch.setattr("extremal.train.sketched._PART", part)
-        assert (field.aligning(push, 1e-3).sketch is not None) == used
+        assert (Sketched(field, push, 1e-3).sketch is not None) == used
 
 
 def test_a_frame_gives_directions_back():
