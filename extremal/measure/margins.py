@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -45,11 +46,11 @@ def normalized_margin(net: PReLUNet, data: Dataset) -> float:
     that vanishes with the loss (Lyu & Li 2020, "Gradient descent maximizes the margin of
     homogeneous neural networks").
     """
-    theta, twin = _trained(net, data)
+    theta, twin, scales = _trained(net, data)
     pairs = zip(data.x.split(_BATCH), data.y.split(_BATCH), strict=True)
     with torch.no_grad():
         least = min(float(margin(twin, x.double(), y).min()) for x, y in pairs)
-    return least / _norm(theta) ** len(theta)
+    return _normalized(least, theta, scales)
 
 
 def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
@@ -70,14 +71,15 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
     constraints and, unless these are all, of h. That is non-negative least squares in inner
     products (`extremal.measure.cone` says how accurate), with eps recomputed from the gradients.
     """
-    theta, twin = _trained(net, data)
+    theta, twin, scales = _trained(net, data)
     _check.integer("support", support, minimum=1)
     length, values = _norm(theta), gaps(twin, data)
     least = float(values.min())
-    normalized = least / length ** len(theta)
+    normalized = _normalized(least, theta, scales)
     if not least > 0.0:
         return KKT(normalized, len(theta), *[math.inf] * 4)
-    weights = torch.exp(least - values)  # the factor exp(-least) cancels
+    # The loss weighs the margins as they are; the factor exp(-least) cancels, as scales do below.
+    weights = torch.exp((least - values) * scales["neurons"] * scales["votes"])
     h = gradient(twin, data.x, cotangents(weights, data.y), theta)
     unit, ray = _scaled(theta, 1.0 / length), _scaled(h, 1.0 / _norm(h))
     loose = torch.where(weights > 0, weights * (values - least), 0.0)
@@ -120,8 +122,12 @@ def _refined(
     return _norm(left), loose + rest * slackness
 
 
-def _trained(net: PReLUNet, data: Dataset) -> tuple[Parts, PReLUNet]:
-    """The trained parameters in float64, and a float64 copy of the network; or a refusal."""
+def _trained(net: PReLUNet, data: Dataset) -> tuple[Parts, PReLUNet, dict[str, float]]:
+    """The trained parameters and the whole network in float64, over scales; or a refusal.
+
+    The scales of neurons and votes are powers of two near the largest entry, one for both where
+    both are trained, so that nothing is rounded and no square of a weight of 1e-170 underflows.
+    """
     rule = "be a PReLUNet (the margin of a Grouped one is a difference of maxima)"
     _check.instance("net", net, PReLUNet, rule)
     _check.instance("data", data, Dataset, "be a Dataset")
@@ -131,9 +137,22 @@ def _trained(net: PReLUNet, data: Dataset) -> tuple[Parts, PReLUNet]:
     _check.require(bool(names), "net", "have neurons or votes that are not frozen", "none")
     twin = double(net)
     assert isinstance(twin, PReLUNet)
-    theta = {name: getattr(twin, name).detach() for name in names}
-    _check.require(_norm(theta) > 0, "net", "have a trained weight that is not zero", "all zeros")
-    return theta, twin
+    sizes = {name: float(part.abs().max()) for name, part in twin.named_parameters()}
+    size = max(sizes[name] for name in names)
+    _check.require(size > 0, "net", "have a trained weight that is not zero", "all zeros")
+    scales = {
+        name: 2.0 ** (math.frexp(size if name in names else own)[1] - 1)
+        for name, own in sizes.items()
+    }
+    for name, part in twin.named_parameters():
+        part.div_(scales[name])
+    return {name: getattr(twin, name).detach() for name in names}, twin, scales
+
+
+def _normalized(least: float, theta: Parts, scales: Mapping[str, float]) -> float:
+    """The smallest margin over ||theta||^L, from both over their scales: a frozen one's is left."""
+    left = math.prod(scale for name, scale in scales.items() if name not in theta)
+    return least / _norm(theta) ** len(theta) * left
 
 
 def _dot(left: Parts, right: Parts) -> float:
@@ -141,7 +160,11 @@ def _dot(left: Parts, right: Parts) -> float:
 
 
 def _norm(parts: Parts) -> float:
-    return math.sqrt(_dot(parts, parts))
+    largest = max(float(part.abs().max()) for part in parts.values())
+    if largest == 0.0:
+        return 0.0
+    shrunk = {name: part / largest for name, part in parts.items()}
+    return largest * math.sqrt(_dot(shrunk, shrunk))
 
 
 def _scaled(parts: Parts, factor: float) -> dict[str, Tensor]:

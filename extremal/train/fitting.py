@@ -58,9 +58,12 @@ class Fitting:
             tolerance,
             stepper.counts,
             stepper.size,
-            pair=DORMAND,
             error=self._error if p == 1.0 else None,
         )
+
+    def closer(self, tolerance: float) -> None:
+        """Go on with smaller errors: those that are made while the loss is large are forgotten."""
+        self.stepper.tolerance, self.stepper.pair = tolerance, DORMAND
 
     def advance(self, limit: float) -> None:
         """Take one step, keep the directions on the sphere, and look at the residual."""

@@ -14,7 +14,7 @@ from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import PReLUNet, double
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.descent import check_fit
-from extremal.train.follow import Flow, Progress, follow, line
+from extremal.train.follow import Flow, Progress, as_progress, follow
 from extremal.train.loss import Loss, LossName, as_loss
 from extremal.train.plain import PlainFlow
 from extremal.train.record import Record, Recorder
@@ -63,8 +63,8 @@ def gradient_flow(
     "auto" takes "mixture" where it applies and the data say that they are an `OrthonormalMixture`,
     else "general"; the trajectory's info says which. `progress=True` writes flow time, loss and
     phase to the standard error; a function of the three is called instead. With a `checkpoint` the
-    state is kept in that file every 15 seconds and on Ctrl-C, and a later call goes on from there;
-    it is removed at the end. The flow is deterministic: `generator` is not used. Denormal numbers
+    state is kept in that file every 15 seconds and on Ctrl-C, and a later call with the network as
+    it was at the start goes on from there; it is removed at the end. The flow is deterministic: `generator` is not used. Denormal numbers
     are flushed from here on in this process (`torch.set_flush_denormal`).
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
@@ -74,6 +74,7 @@ def gradient_flow(
     are below any tolerance on directions: where such groups matter, compare with a smaller one.
     """
     end = as_until(until)
+    show = as_progress(progress)
     _check.choice("method", method, ("auto", "general", "mixture"))
     if tolerance is not None:
         _check.number("tolerance", tolerance, above=0.0, maximum=0.1)
@@ -96,8 +97,9 @@ def gradient_flow(
     kept, start = None, 0.0
     if checkpoint is not None:
         settings = {"loss": used.name, "reduction": used.reduction, "tolerance": tolerance}
-        kept = Checkpoint(checkpoint, _thawed(net), train, {**settings, "method": name})
-        start = kept.read(twin, recorder)
+        settings["method"] = name
+        kept = Checkpoint(checkpoint, _thawed(net), train, settings, recorder.record)
+        start = kept.read(twin, recorder, end.time)
     flow: Flow
     if staged:
         assert isinstance(twin, PReLUNet)
@@ -107,7 +109,6 @@ def gradient_flow(
         )
     else:
         flow = PlainFlow(twin, data, used, tolerance, end.time, time=start)
-    show = line if progress is True else (progress or None)
     try:
         trajectory = follow(flow, recorder, end, max_steps, show, kept, name)
     finally:

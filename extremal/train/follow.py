@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from extremal import _check
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.record import Recorder
 from extremal.train.runge_kutta import Counts
@@ -18,13 +19,17 @@ from extremal.train.until import Until
 
 Progress = Callable[[float, float, str], None]  # flow time, loss, phase
 _SHOW = 0.5  # seconds between two words on progress
-_HALVINGS = 40
+_HALVINGS, _EXACT = 40, 1e-9  # of a step that is known within, and of the time
+_RETRACES, _NEAR = 30, 1e-6  # of a step that has to be taken anew
+_FALL, _LONGER, _STEPS = 1e-6, 1e3, 200  # a loss that falls by less in that time is at rest
+_FIRST = 100  # steps at the start, where small weights move long before the loss does
 
 
 class Flow(Protocol):
-    """A flow that goes forward step by step and knows its states within the last step."""
+    """A flow that goes forward step by step and, where `dense`, knows its states within one."""
 
     counts: Counts
+    phases: dict[str, float]
 
     @property
     def time(self) -> float: ...
@@ -35,13 +40,22 @@ class Flow(Protocol):
     @property
     def dense(self) -> bool: ...
 
+    @property
+    def still(self) -> bool: ...
+
     def step(self, limit: float) -> None: ...
+
+    def rewind(self) -> None: ...
 
     def write(self, net: Any, time: float) -> None: ...
 
     def outputs(self, time: float) -> Tensor: ...
 
     def report(self) -> dict[str, object]: ...
+
+    def memory(self) -> dict[str, float]: ...
+
+    def remember(self, memory: dict[str, float]) -> None: ...
 
 
 def follow(
@@ -54,57 +68,150 @@ def follow(
     method: str,
 ) -> Trajectory:
     """Bring a flow to its end, with the recorder's network at the flow's state there."""
+    if checkpoint is not None:
+        checkpoint.resume(flow)
     if not recorder.times:
         _note(flow, recorder, flow.time)
         if not math.isfinite(recorder.losses[-1]):
             advice = "the loss is not finite at the start; make the weights or the data smaller"
-            raise recorder.diverged(flow.time, advice, method=method)
+            raise recorder.diverged(flow.time, advice, method=method, ended_by="divergence")
+    run = _Run(flow, recorder, until)
     shown = kept = clock.monotonic()
-    arrived = False
+    why = "divergence"
     try:
-        while flow.time < until.time and not arrived:
+        while not run.ended_by:
             if flow.counts.steps + flow.counts.rejected >= max_steps:
+                why = "max_steps"
                 advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
                 raise ArithmeticError(advice)
-            before, phase = flow.time, flow.phase
-            limit = until.time if flow.dense else min(until.time, recorder.next_time())
-            flow.step(limit)
-            end = _goal(flow, recorder, until, before)
-            arrived = end is not None
-            last = flow.time if end is None else end
-            while recorder.next_time() <= last:
-                _note(flow, recorder, recorder.next_time())
-            if recorder.record.phases and flow.phase != phase and recorder.times[-1] < last:
-                _note(flow, recorder, last)
+            run.step()
             now = clock.monotonic()
             if progress is not None and now - shown > _SHOW:
                 shown = now
-                value = float(recorder.loss.value(flow.outputs(last), recorder.data.y))
-                progress(last, value, flow.phase)
+                progress(run.last, run.loss(run.last), flow.phase)
             if checkpoint is not None and now - kept > checkpoint.every:
                 kept = now
-                checkpoint.write(flow, recorder)
-        last = min(flow.time, until.time) if not arrived else last
-        _note(flow, recorder, last)
+                checkpoint.write(flow, recorder, run.last)
+        run.note_end()
     except ArithmeticError as error:
         flow.write(recorder.net, flow.time)
-        raise recorder.diverged(flow.time, str(error), method=method) from error
+        raise recorder.diverged(flow.time, str(error), method=method, ended_by=why) from error
     except KeyboardInterrupt:
         if checkpoint is not None:
-            checkpoint.write(flow, recorder)
-        flow.write(recorder.net, flow.time)
+            checkpoint.write(flow, recorder, run.last)
+        flow.write(recorder.net, run.last)
         raise
     if checkpoint is not None:
         checkpoint.remove()
     return recorder.finish(
-        converged=arrived or not until.goals,
+        converged=run.ended_by != "stationary",
+        ended_by=run.ended_by,
         method=method,
-        reached=last,
+        reached=run.last,
         steps=flow.counts.steps,
         rejected=flow.counts.rejected,
         right_hand_sides=round(flow.counts.sides),
         **flow.report(),
     )
+
+
+class _Run:
+    """A flow on its way, and what has ended it: "time", "loss", "margin" or "stationary"."""
+
+    def __init__(self, flow: Flow, recorder: Recorder, until: Until) -> None:
+        self.flow, self.recorder, self.until = flow, recorder, until
+        self.end = math.inf
+        self.ended_by = ""
+        self.mark = (flow.time, math.inf, flow.counts.steps)  # where the loss last fell
+        self._look(flow.time)
+
+    @property
+    def last(self) -> float:
+        """The time that the flow has reached, or at which it ended within the last step."""
+        return min(self.flow.time, self.end)
+
+    def loss(self, time: float) -> float:
+        """The loss at a time within the last step."""
+        return float(self.recorder.loss.value(self.flow.outputs(time), self.recorder.data.y))
+
+    def step(self) -> None:
+        """Take a step, see whether it is the last one, and record what it passed."""
+        flow, recorder, end = self.flow, self.recorder, self.until.time
+        before, known = flow.time, len(flow.phases)
+        flow.step(end if flow.dense else min(end, recorder.next_time()))
+        self._look(before)
+        while recorder.next_time() <= self.last:
+            _note(flow, recorder, recorder.next_time())
+        if recorder.record.phases and len(flow.phases) > known and recorder.times[-1] < self.last:
+            _note(flow, recorder, self.last)
+
+    def note_end(self) -> None:
+        """Record the end, unless it was, and leave the network there."""
+        self.flow.write(self.recorder.net, self.last)
+        if self.recorder.times[-1] < self.last:
+            _note(self.flow, self.recorder, self.last)
+
+    def _look(self, before: float) -> None:
+        """See whether a step from `before` has ended the flow, and when."""
+        goal = self._goal(self.flow.time)
+        if goal and self.flow.dense:
+            self._halve(before, goal)
+        elif goal:
+            self._retrace(before, goal)
+        elif self.flow.time >= self.until.time:
+            self.end, self.ended_by = self.until.time, "time"
+        elif self.until.time == math.inf and (self.flow.still or self._rests()):
+            self.end, self.ended_by = self.flow.time, "stationary"
+
+    def _goal(self, time: float) -> str:
+        """Which goal is met at a time within the last step, if one is."""
+        if not self.until.goals:
+            return ""
+        outputs = self.flow.outputs(time)
+        return self.until.reached(outputs, self.recorder.data.y, self.recorder.loss)
+
+    def _halve(self, low: float, goal: str) -> None:
+        """End where the goal was met within the last step, whose states are all known."""
+        high = self.flow.time
+        for _ in range(_HALVINGS):
+            if high - low <= _EXACT * high:
+                break
+            middle = 0.5 * (low + high)
+            found = self._goal(middle)
+            low, high, goal = (low, middle, found) if found else (middle, high, goal)
+        self.end, self.ended_by = high, goal
+
+    def _retrace(self, low: float, goal: str) -> None:
+        """End where the goal was met within the last step, by going back and taking shorter ones.
+
+        A flow that becomes dense on the way is left where it is: its next steps find the place.
+        """
+        flow, high, beyond = self.flow, self.flow.time, True
+        for _ in range(_RETRACES):
+            if high - low <= _NEAR * high:
+                break
+            if beyond:
+                flow.rewind()
+            flow.step(0.5 * (low + high))
+            if flow.dense:
+                return
+            found = self._goal(flow.time)
+            beyond = bool(found)
+            low, high, goal = (low, flow.time, found) if found else (flow.time, high, goal)
+        while flow.time < high:
+            flow.step(high)
+            if flow.dense:
+                return
+        self.end, self.ended_by = high, goal
+
+    def _rests(self) -> bool:
+        """Whether the loss has not fallen while the flow time grew a thousandfold."""
+        time, value, steps = self.flow.time, self.loss(self.flow.time), self.flow.counts.steps
+        since, lowest, taken = self.mark
+        if value < (1.0 - _FALL) * lowest or steps < _FIRST or since == 0.0:
+            self.mark = (time, min(value, lowest), steps)
+            return False
+        return time > _LONGER * since and steps - taken >= _STEPS
 
 
 def _note(flow: Flow, recorder: Recorder, time: float) -> None:
@@ -114,23 +221,13 @@ def _note(flow: Flow, recorder: Recorder, time: float) -> None:
         raise ArithmeticError("the loss is not finite")
 
 
-def _goal(flow: Flow, recorder: Recorder, until: Until, before: float) -> float | None:
-    """The time within the last step at which the loss or the margin is reached, if it is."""
-    if not until.goals:
-        return None
-
-    def reached(time: float) -> bool:
-        return until.reached(flow.outputs(time), recorder.data.y, recorder.loss)
-
-    if not reached(flow.time):
-        return None
-    low, high = before, flow.time
-    for _ in range(_HALVINGS if flow.dense else 0):
-        middle = 0.5 * (low + high)
-        low, high = (low, middle) if reached(middle) else (middle, high)
-        if high - low <= 1e-9 * high:
-            break
-    return high
+def as_progress(progress: object) -> Progress | None:
+    """What to tell progress to: `line` for True, nothing for False, a function itself."""
+    rule = "be True, False or a function of flow time, loss and phase"
+    _check.require(isinstance(progress, bool) or callable(progress), "progress", rule, progress)
+    if isinstance(progress, bool):
+        return line if progress else None
+    return progress  # type: ignore[return-value]
 
 
 def line(time: float, loss: float, phase: str) -> None:

@@ -31,7 +31,8 @@ from extremal.train.sketched import Sketched
 
 _MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
-_CLOSER = 0.002  # of the tolerance in the last stage: the loss is some fifty times as sensitive
+_CLOSE = 0.1  # of the tolerance, for directions that are merged later
+_CLOSER = 0.002  # of the tolerance, for the late loss, which is some fifty times as sensitive
 _SLIDE = 0.3  # of the root of the tolerance: a step that moves less may end beyond a kink
 
 
@@ -108,6 +109,8 @@ class StagedFlow:
             loss = Loss(self.loss.name).value(self.outputs(self.time), self.data.y)
             if float(loss) < 0.6 * self.first_loss:
                 self.phases["fitting starts"] = self.time
+                if self.fitting is not None:
+                    self.fitting.closer(_CLOSER * self.tolerance)
 
     def rewind(self) -> None:
         """Undo the last step, if it was one of the alignment."""
@@ -315,9 +318,11 @@ class StagedFlow:
             self.angles,
             stepper,
             self.rate,
-            _CLOSER * self.tolerance,
+            self.tolerance,
             _SLIDE * self.tolerance**0.5,
         )
+        if "fitting starts" in self.phases:
+            self.fitting.closer(_CLOSER * self.tolerance)
 
     def _merge(self, fitting: Fitting) -> None:
         """Gather directions that have met since the last look, if that saves much."""
@@ -333,7 +338,7 @@ class StagedFlow:
             contribution,
             theta,
             share,
-            tolerance=_CLOSER * self.tolerance,
+            tolerance=_CLOSE * self.tolerance,
             leave=0.0,
             thin=1.0,
         )

@@ -226,6 +226,39 @@ def test_the_size_of_theta_changes_only_what_the_loss_weighs():
     )
 
 
+@pytest.mark.parametrize("trained", TRAINED, ids="+".join)
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_weights_whose_squares_underflow_or_overflow(outputs, trained):
+    """Powers of two round nothing: all but the loss's weighing is the same, to the last digit."""
+    net, data = separated(outputs, 3.0, trained)
+    flat = measure.kkt_residual(scaled(net, 2.0**-30), data)  # exp(-g) is 1 but for 1e-18
+    for size in (2.0**-565, 2.0**505):
+        other = scaled(net, size)
+        margin_ = measure.normalized_margin(other, data)
+        assert margin_ == measure.normalized_margin(net, data) != 0.0
+        found = measure.kkt_residual(other, data)
+        assert found.margin == margin_
+        assert found.refined_stationarity == pytest.approx(flat.refined_stationarity, abs=1e-6)
+        if size < 1:
+            assert found.stationarity == pytest.approx(flat.stationarity, rel=1e-7)
+            assert found.slackness == pytest.approx(flat.slackness, rel=1e-7)
+        else:  # only the smallest margin is left in the loss
+            assert found.slackness == 0.0
+            assert math.isfinite(found.stationarity)
+
+
+def test_a_frozen_part_whose_squares_underflow():
+    net, data = separated(1, 3.0, ("neurons",))
+    small = deepcopy(net)
+    with torch.no_grad():
+        small.votes.mul_(2.0**-565)
+    margin_ = measure.normalized_margin(small, data)
+    assert margin_ == measure.normalized_margin(net, data) * 2.0**-565 > 0.0
+    found = measure.kkt_residual(small, data)
+    refined = measure.kkt_residual(net, data).refined_stationarity
+    assert found.refined_stationarity == pytest.approx(refined, abs=1e-6)
+
+
 def test_single_precision_and_batches_change_nothing():
     net, data = separated(3, 2.0)
     many = Dataset(data.x.repeat(150, 1).float(), data.y.repeat(150))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import nn
 
-from extremal.train import Loss, Record, gradient_flow
+from extremal.models import Explicit, PReLUNet, Preparation
+from extremal.train import Loss, Record, Until, gradient_flow
 from extremal.train.checkpoint import Checkpoint
 from tests.train.twin import largest_difference, problem
 
@@ -83,14 +86,77 @@ def test_an_interruption_between_steps_is_kept_too(kind, tmp_path, monkeypatch):
     assert largest_difference(again, whole) < near
 
 
-def test_going_on_is_no_second_start(tmp_path):
-    # The rest of the flow alone: fewer steps than from the beginning.
-    path = tmp_path / "state"
-    _, data, record = interrupted(path, "plain", when=4)
+@EACH
+def test_going_on_is_no_second_start_and_tells_of_the_whole_run(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("extremal.train.follow._SHOW", 0.0)
+    path, told = tmp_path / "state", []
+    _, data, record = interrupted(path, kind, when=4)
     (net, _), (whole, _) = problem(3.0), problem(3.0)
-    rest = gradient_flow(net, data, until=6.0, checkpoint=path, record=record, tolerance=1e-9)
-    all_of_it = gradient_flow(whole, data, until=6.0, tolerance=1e-9)
-    assert rest.info["steps"] < 0.8 * all_of_it.info["steps"]
+    settings = {"until": 6.0, "record": record, **KINDS[kind]}
+    run = gradient_flow(
+        net, data, checkpoint=path, progress=lambda *words: told.append(words), **settings
+    )
+    assert told[0][0] >= TIMES[2]
+    wanted = gradient_flow(whole, data, **settings).info
+    assert sorted(run.info) == sorted(wanted)
+    assert sorted(run.info["phases"]) == sorted(wanted["phases"])
+    for name, time in wanted["phases"].items():
+        assert run.info["phases"][name] == pytest.approx(time, abs=1e-9)
+    for name in ("steps", "right_hand_sides"):
+        assert 0.9 * wanted[name] <= run.info[name] <= 1.5 * wanted[name] + 20
+    assert run.info["rejected"] >= wanted["rejected"]
+
+
+@EACH
+def test_phases_are_recorded_once(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr("extremal.train.follow._SHOW", 0.0)
+
+    def stop(time: float, loss: float, phase: str) -> None:
+        if time > 30.0:
+            raise KeyboardInterrupt
+
+    (net, data), (again, _), (whole, _) = (problem(3.0, std=0.01) for _ in range(3))
+    path = tmp_path / "state"
+    settings = {"until": 50.0, "record": Record(at=(20.0, 40.0), phases=True), **KINDS[kind]}
+    with pytest.raises(KeyboardInterrupt):
+        gradient_flow(net, data, checkpoint=path, progress=stop, **settings)
+    run = gradient_flow(again, data, checkpoint=path, **settings)
+    wanted = gradient_flow(whole, data, **settings)
+    assert len(wanted.info["phases"]) == 2
+    assert run.info["phases"] == wanted.info["phases"]
+    assert run.times.tolist() == wanted.times.tolist()
+    assert set(run.info["phases"].values()) <= set(run.times.tolist())
+
+
+@EACH
+def test_a_goal_that_was_met_is_met_again(kind, tmp_path):
+    path = tmp_path / "state"
+    (net, data), (whole, _) = problem(3.0), problem(3.0)
+    record = Record(watch={"size": Interruption(2)})  # while the end is recorded
+    settings = {"until": Until(loss=0.6), "record": record, **KINDS[kind]}
+    with pytest.raises(KeyboardInterrupt):
+        gradient_flow(net, data, checkpoint=path, **settings)
+    again = problem(3.0)[0]
+    run = gradient_flow(again, data, checkpoint=path, **settings)
+    wanted = gradient_flow(whole, data, **settings)
+    assert run.info["ended_by"] == "loss"
+    assert run.info["reached"] == pytest.approx(wanted.info["reached"], rel=1e-3)
+    assert largest_difference(again, whole) < (1e-8 if kind == "plain" else 5e-3)
+
+
+@EACH
+def test_the_end_must_not_be_before_the_state(kind, tmp_path):
+    path = tmp_path / "state"
+    _, data, _ = interrupted(path, kind)
+    kept = path.read_bytes()
+    net, record = problem(3.0)[0], Record(watch={"size": Interruption(99)}, snapshots=True)
+    for until in (1.0, Until(2.4, loss=1e-3)):
+        with pytest.raises(ValueError, match=r"^until must not lie before 2\.5, which .* got "):
+            gradient_flow(net, data, until=until, checkpoint=path, record=record, **KINDS[kind])
+        assert path.read_bytes() == kept
+        assert largest_difference(net, problem(3.0)[0]) == 0.0
+    run = gradient_flow(net, data, until=2.5, checkpoint=path, record=record, **KINDS[kind])
+    assert run.times.tolist() == [0.0, 1.0, 2.5]
 
 
 @EACH
@@ -116,26 +182,89 @@ def test_a_state_is_kept_on_the_way(kind, tmp_path, monkeypatch):
     assert not path.exists()
 
 
+def varied(*, seed: int = 0, p: float = 3.0, **settings) -> PReLUNet:
+    """The network of `problem` with another power, or another preparation."""
+    old, _ = problem(3.0, seed=seed)
+    init = Explicit(old.neurons.detach(), old.votes.detach())
+    settings |= {"init": init, "dtype": torch.float64, "generator": torch.Generator()}
+    return PReLUNet(3, 5, p, **settings)
+
+
 def test_a_file_of_another_problem_is_told_and_kept(tmp_path):
     path = tmp_path / "state"
-    _, data, _ = interrupted(path, "plain")
+    _, data, record = interrupted(path, "plain")
     kept = path.read_bytes()
-    other, _ = problem(3.0, seed=1)
-    net, points = problem(3.0)
-    moved = type(points)(points.x + 1e-9, points.y)
+    watch = {"size": Interruption(99)}
+    record = replace(record, watch=watch)
+    center = torch.full((3,), 1e-9, dtype=torch.float64)
     cases = [
-        (other, data, {}),
-        (net, moved, {}),
-        (net, data, {"loss": "logistic"}),
-        (net, data, {"loss": Loss("exp", "sum")}),
-        (net, data, {"tolerance": 1e-8}),
-        (net, data, {"tolerance": 1e-3}),
+        (varied(seed=1), data, {}),
+        (varied(p=3.0 + 1e-12), data, {}),
+        (varied().freeze("votes"), data, {}),
+        (varied(preparation=Preparation(normalize=1e-12)), data, {}),
+        (varied(preparation=Preparation(scale=1.0 + 1e-12)), data, {}),
+        (varied(preparation=Preparation(center=center)), data, {}),
+        (varied(), replace(data, x=data.x + 1e-9), {}),
+        (varied(), replace(data, y=-data.y), {}),
+        (varied(), replace(data, group=torch.zeros(11, dtype=torch.int64)), {}),
+        (varied(), data, {"loss": "logistic"}),
+        (varied(), data, {"loss": Loss("exp", "sum")}),
+        (varied(), data, {"tolerance": 1e-8}),
+        (varied(), data, {"tolerance": 1e-3}),
+        (varied(), data, {"record": None}),
+        (varied(), data, {"record": replace(record, watch={"length": watch["size"]})}),
+        (varied(), data, {"record": replace(record, snapshots=False)}),
+        (varied(), data, {"record": replace(record, phases=True)}),
     ]
     for one, train, settings in cases:
+        chosen = {"until": 6.0, "checkpoint": path, "record": record, **KINDS["plain"]} | settings
         message = f"^checkpoint must belong to the same .* got {re.escape(str(path))}$"
         with pytest.raises(ValueError, match=message):
-            gradient_flow(one, train, until=6.0, checkpoint=path, **KINDS["plain"] | settings)
+            gradient_flow(one, train, **chosen)
         assert path.read_bytes() == kept
+    same = {"until": 6.0, "checkpoint": path, "record": replace(record, at=(5.0,))}
+    assert gradient_flow(varied(), data, **same, **KINDS["plain"]).times.tolist()[-2:] == [5.0, 6.0]
+
+
+class Shifted(nn.Module):
+    """A linear function of x - shift, to a power that repr() does not tell."""
+
+    def __init__(self, shift: float, power: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3, dtype=torch.float64))
+        self.register_buffer("shift", torch.tensor(shift, dtype=torch.float64))
+        self.power = power
+
+    def forward(self, x):
+        return ((x - self.shift) ** self.power) @ self.weight
+
+
+def test_any_networks_buffers_and_settings_are_part_of_the_problem(tmp_path):
+    _, data = problem(3.0)
+
+    def digest(net: nn.Module) -> str:
+        return Checkpoint(tmp_path / "state", net, data, {}, Record()).problem
+
+    assert digest(Shifted(0.5, 1)) == digest(Shifted(0.5, 1))
+    assert digest(Shifted(0.5, 1)) != digest(Shifted(0.6, 1))
+    assert digest(Shifted(0.5, 1)) != digest(Shifted(0.5, 3))
+    nested = [digest(nn.Sequential(varied(p=p))) for p in (2.0, 2.0 + 1e-12)]
+    assert nested[0] != nested[1]
+
+
+def test_a_file_that_could_not_be_written_is_told_before_any_work(tmp_path, monkeypatch):
+    net, data = problem(3.0)
+    rule = "^checkpoint must lie in a folder that exists and can be written to, got "
+
+    def refused(path, message: str) -> None:
+        with pytest.raises(ValueError, match=message + re.escape(str(path)) + "$"):
+            gradient_flow(net, data, until=6.0, checkpoint=path, **KINDS["plain"])
+        assert largest_difference(net, problem(3.0)[0]) == 0.0
+
+    refused(tmp_path / "missing" / "state", rule)
+    refused(tmp_path, "^checkpoint must name a file, got ")
+    monkeypatch.setattr("extremal.train.checkpoint.os.access", lambda *_: False)
+    refused(tmp_path / "state", rule)
 
 
 def test_a_broken_or_foreign_file_is_told_and_kept(tmp_path):
@@ -144,7 +273,7 @@ def test_a_broken_or_foreign_file_is_told_and_kept(tmp_path):
     (tmp_path / "cut").write_bytes(path.read_bytes()[:-100])
     (tmp_path / "text").write_text("no tensors here")
     net.save(tmp_path / "network")
-    save_file({"a": torch.ones(2)}, tmp_path / "bare", {"format": "extremal-flow-1"})
+    save_file({"a": torch.ones(2)}, tmp_path / "bare", {"format": "extremal-flow-2"})
     for name in ("cut", "text", "network", "bare"):
         file = tmp_path / name
         kept = file.read_bytes()

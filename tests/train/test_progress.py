@@ -12,6 +12,7 @@ from torch import Tensor
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Record, gradient_flow
+from extremal.train.follow import as_progress
 from extremal.train.gathering import Groups
 from extremal.train.staged import StagedFlow
 from tests.train.twin import problem
@@ -69,6 +70,22 @@ def test_progress_true_writes_to_the_standard_error(monkeypatch, capsys):
     assert "loss" in shown.err
     gradient_flow(net, data, until=1.0)
     assert not capsys.readouterr().err
+
+
+@pytest.mark.parametrize("progress", [None, 1, "yes", [print]])
+def test_progress_is_a_bool_or_a_function(progress):
+    rule = "be True, False or a function of flow time, loss and phase"
+    for use in (as_progress, flow_with):
+        with pytest.raises(ValueError, match=f"^progress must {rule}, got "):
+            use(progress)
+
+
+def flow_with(progress):
+    (net, data), (start, _) = problem(2.0), problem(2.0)
+    try:
+        gradient_flow(net, data, until=1.0, progress=progress)
+    finally:
+        assert torch.equal(net.neurons, start.neurons)
 
 
 def test_auto_takes_the_mixture_where_the_data_say_so():
