@@ -46,12 +46,13 @@ def run_ahead(
     again.
     """
     if isinstance(field, Clusters):
-        return _rises(field, angles, loss, rate, stepper, weight, until)[0]
+        return _rises(field, angles, loss, rate, stepper, weight, until, 1.0)[0]
     index = field.some(_PART)
     share = len(field) / len(index) * field.share[index]
     for _ in range(_AGAIN):
         part = field.part(index, share)
-        weight, end = _rises(part, angles, loss, rate, stepper, weight, until)
+        size = len(index) / len(field)
+        weight, end = _rises(part, angles, loss, rate, stepper, weight, until, size)
         margin = field.label * field.outputs(end[0], angles.contribution(end[1]))
         missing = (margin < 0.5 * _FITTED).double()
         missing[index] = 0.0
@@ -72,8 +73,12 @@ def _rises(
     stepper: Stepper,
     weight: Tensor,
     until: float,
+    size: float,
 ) -> tuple[Tensor, State]:
-    """The largest shares of contributions on the way to the end, and the state there."""
+    """The largest shares of contributions on the way to the end, and the state there.
+
+    `size` is that of the field as a share of the whole one, for the count of right-hand sides.
+    """
     counts = Counts()
     tolerance = _ROUGH * stepper.tolerance
     side = together(field, angles, loss, rate)
@@ -84,5 +89,5 @@ def _rises(
         weight = torch.maximum(weight, contribution.abs() / contribution.abs().sum())
         if float((field.label * field.outputs(ahead.state[0], contribution)).min()) > _FITTED:
             break
-    stepper.counts.sides += counts.sides
+    stepper.counts.sides += size * counts.sides
     return weight, ahead.state

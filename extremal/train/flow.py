@@ -64,8 +64,9 @@ def gradient_flow(
     else "general"; the trajectory's info says which. `progress=True` writes flow time, loss and
     phase to the standard error; a function of the three is called instead. With a `checkpoint` the
     state is kept in that file every 15 seconds and on Ctrl-C, and a later call with the network as
-    it was at the start goes on from there; it is removed at the end. The flow is deterministic: `generator` is not used. Denormal numbers
-    are flushed from here on in this process (`torch.set_flush_denormal`).
+    it was at the start goes on from there; it is removed at the end. The flow is deterministic:
+    `generator` is not used. Denormal numbers are flushed from here on in this process
+    (`torch.set_flush_denormal`).
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
     (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
@@ -96,8 +97,12 @@ def gradient_flow(
     recorder = Recorder(record, twin, data, used, end.time)
     kept, start = None, 0.0
     if checkpoint is not None:
-        settings = {"loss": used.name, "reduction": used.reduction, "tolerance": tolerance}
-        settings["method"] = name
+        settings = {
+            "loss": used.name,
+            "reduction": used.reduction,
+            "tolerance": tolerance,
+            "method": name,
+        }
         kept = Checkpoint(checkpoint, _thawed(net), train, settings, recorder.record)
         start = kept.read(twin, recorder, end.time)
     flow: Flow

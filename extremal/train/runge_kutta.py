@@ -88,7 +88,7 @@ class Stepper:
         self.error = error or self._largest
         self.state, self.time, self.size = state, time, size
         self.slope = self._side(state)
-        self._last: tuple[float, State, list[State]] | None = None
+        self._last: tuple[float, State, list[State], Pair] | None = None
 
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""
@@ -99,7 +99,7 @@ class Stepper:
             factor = grown(error, self.pair.order)
             if error <= 1.0:
                 self.counts.steps += 1
-                self._last = (self.time, self.state, slopes)
+                self._last = (self.time, self.state, slopes, self.pair)
                 self.state, self.slope = state, slopes[-1]
                 self.time = limit if cut else self.time + size
                 # A step cut short says nothing against the longer one that was planned.
@@ -114,7 +114,7 @@ class Stepper:
         """The state at a time within the last step."""
         if self._last is None or time >= self.time:
             return self.state
-        start, before, slopes = self._last
+        start, before, slopes, pair = self._last
         size = self.time - start
         share = (time - start) / size
         found = []
@@ -123,8 +123,8 @@ class Stepper:
             bend = size * slopes[0][i] - rise
             tail = rise - size * slopes[-1][i] - bend
             inner = tail
-            if self.pair.dense is not None:
-                extra = _weighted(tuple(slope[i] for slope in slopes), self.pair.dense)
+            if pair.dense is not None:
+                extra = _weighted(tuple(slope[i] for slope in slopes), pair.dense)
                 inner = tail + (1.0 - share) * size * extra
             found.append(old + share * (rise + (1.0 - share) * (bend + share * inner)))
         return tuple(found)

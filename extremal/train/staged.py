@@ -31,7 +31,8 @@ from extremal.train.sketched import Sketched
 
 _MANY = 400  # directions that the last stage takes at most, while the loss is above _LATE
 _LATE = 1e-3
-_CLOSE = 0.1  # of the tolerance, for directions that are merged later
+_FEW = 100  # directions for which smaller errors are cheap
+_CLOSE = 0.1  # of the tolerance, for few directions, and for those that are merged later
 _CLOSER = 0.002  # of the tolerance, for the late loss, which is some fifty times as sensitive
 _SLIDE = 0.3  # of the root of the tolerance: a step that moves less may end beyond a kink
 
@@ -318,7 +319,7 @@ class StagedFlow:
             self.angles,
             stepper,
             self.rate,
-            self.tolerance,
+            self.tolerance * (_CLOSE if len(groups.leaders) <= _FEW else 1.0),
             _SLIDE * self.tolerance**0.5,
         )
         if "fitting starts" in self.phases:
