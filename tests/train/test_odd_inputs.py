@@ -1,0 +1,97 @@
+"""Data and networks at the edge: each is followed rightly or refused with a clear rule."""
+
+import pytest
+import torch
+
+from extremal import data, models, train
+
+
+def some(count=30, dim=3, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    return data.Dataset(x, torch.where(x[:, 0] > 0, 1, -1))
+
+
+def net(dim=3, width=12, p=2.0, scale=1e-3, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    init = models.Gaussian(scale)
+    return models.PReLUNet(dim, width, p, init=init, dtype=dtype, generator=generator)
+
+
+@pytest.mark.parametrize("share", [1.0, 1e-6, 0.0])
+def test_small_votes_turn_as_they_grow(share):
+    results = []
+    for tolerance in (1e-3, 1e-7):
+        found = net()
+        with torch.no_grad():
+            found.votes.mul_(share)
+        train.gradient_flow(found, some(), until=20.0, tolerance=tolerance)
+        results.append(found(some().x).detach())
+    gap = (results[0] - results[1]).abs().max() / results[1].abs().max()
+    assert float(gap) < 1e-2
+
+
+def test_the_order_of_samples_does_not_matter():
+    generator = torch.Generator().manual_seed(2)
+    group = torch.arange(6000) % 8  # round robin: a fixed stride would see one group alone
+    sizes = torch.linspace(1.0, 1.6, 8, dtype=torch.float64)
+    noise = 0.02 * torch.randn(6000, 12, generator=generator, dtype=torch.float64)
+    x = (torch.eye(12, dtype=torch.float64)[:8] * sizes[:, None])[group] + noise
+    y = torch.where(group < 4, 1, -1)
+    losses = []
+    for order in (torch.arange(6000), torch.randperm(6000, generator=generator)):
+        found = net(12, 60, 3.0, 1e-5)
+        run = train.gradient_flow(found, data.Dataset(x[order], y[order]), until=300.0)
+        assert run.info["directions_left"] == 8
+        losses.append(float(run.values["loss"][-1]))
+    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-6])
+def test_data_of_zeros_move_nothing(tolerance):
+    points = data.Dataset(torch.zeros(5, 3).double(), torch.tensor([1, -1, 1, 1, -1]))
+    found, start = net(), net()
+    train.gradient_flow(found, points, until=10.0, tolerance=tolerance)
+    assert torch.allclose(found.neurons, start.neurons, rtol=1e-9)
+
+
+def test_a_zero_neuron_stays_where_it_is():
+    found = net()
+    with torch.no_grad():
+        found.neurons[3] = 0.0
+    run = train.gradient_flow(found, some(), until=10.0)
+    assert run.info["engine"] == "weights"
+    assert not found.neurons[3].any()
+    assert float(run.values["loss"][-1]) < 1.0
+    with pytest.raises(ValueError, match="no zero neuron"):
+        train.gradient_flow(found, some(), until=10.0, method="mixture")
+
+
+def test_weights_that_vanish_in_float32_are_refused():
+    tiny = net(scale=1e-60, dtype=torch.float32)
+    points = some().to(torch.float32)
+    with pytest.raises(ValueError, match="net must have a neuron that is not zero"):
+        train.gradient_flow(tiny, points, until=1.0)
+
+
+def test_a_group_of_mean_zero_is_no_direction():
+    x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, 1.0]], dtype=torch.float64)
+    points = data.Dataset(x, torch.tensor([1, 1, -1, -1]), group=torch.tensor([0, 0, 1, 1]))
+    run = train.gradient_flow(net(2), points, until=5.0, method="mixture")
+    assert torch.isfinite(run.values["loss"]).all()
+
+
+def test_late_winners_of_few_samples_are_found():
+    generator = torch.Generator().manual_seed(3)
+    group = torch.cat([torch.randint(0, 2, (1494,), generator=generator), torch.full((6,), 2)])
+    noise = 0.008 * torch.randn(1500, 40, generator=generator, dtype=torch.float64)
+    points = data.Dataset(
+        torch.eye(40, dtype=torch.float64)[group] + noise, torch.tensor([1, -1, -1])[group]
+    )
+    losses = []
+    for tolerance in (1e-3, 1e-4, 9e-5):
+        found = net(40, 60, 3.0, 1e-5)
+        run = train.gradient_flow(found, points, until=3000.0, tolerance=tolerance)
+        losses.append(float(run.values["loss"][-1]))
+    assert losses[0] == pytest.approx(losses[2], rel=0.05)
+    assert losses[1] == pytest.approx(losses[2], rel=2e-3)
