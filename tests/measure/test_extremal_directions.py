@@ -409,3 +409,13 @@ def test_bad_input_is_named(said):
     settings = {"data": DATA, "p": 1.0, "generator": seeded()} | BAD[said]
     with pytest.raises(ValueError, match=said):
         extremal_directions(**settings)
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_labels_that_cancel_move_no_neuron(p):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(10, 3, generator=generator, dtype=torch.float64)
+    data = Dataset(torch.cat([x, x]), torch.tensor([1] * 10 + [-1] * 10))
+    found = extremal_directions(data, p, starts=20, generator=generator)
+    assert len(found) == 0
+    assert found.dead == (1.0, 1.0)

@@ -76,7 +76,12 @@ def _velocity(field: Field, u: Tensor, sign: Tensor) -> _Velocity:
     top = t.amax(1)
     if field.p >= 2.0:  # only the clock changes, and no power underflows
         t = t / torch.where(top > 0, top, 1.0)[:, None]
-    pull = unit(field.pull(t, sign))
+    pull = field.pull(t, sign)
+    # Where the samples' pulls cancel but for rounding, none moves the neuron.
+    most = (field.slope(t, sign) * field.q.abs()) @ torch.linalg.vector_norm(field.x, dim=1)
+    rounding = 10.0 * torch.finfo(u.dtype).eps * most
+    top = torch.where(torch.linalg.vector_norm(pull, dim=1) > rounding, top, 0.0)
+    pull = unit(pull)
     return across(pull, u), top, (pull * u).sum(1)
 
 
