@@ -8,15 +8,16 @@ import pytest
 import extremal
 
 ROOT = Path(extremal.__file__).parent
-SHARED = {"_check", "_files", "_version"}
+SHARED = {"_check", "_files", "_progress", "_version"}
 ORDER = {
     "data": set(),
     "models": {"data"},
     "attack": {"data", "models"},
     "measure": {"data", "models"},
-    "train": {"data", "models", "attack", "measure"},
+    "certify": {"data", "models", "attack", "measure"},
+    "train": {"data", "models", "attack", "measure", "certify"},
     "theory": set(),
-    "experiments": {"data", "models", "attack", "measure", "train", "theory"},
+    "experiments": {"data", "models", "attack", "measure", "certify", "train", "theory"},
     "report": {"data", "models", "attack", "measure", "train", "theory", "experiments"},
     "cli": {"data", "models", "attack", "measure", "train", "theory", "experiments", "report"},
 }

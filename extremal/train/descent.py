@@ -1,4 +1,4 @@
-"""Discrete training: full-batch gradient descent, mini-batch SGD and Adam."""
+"""Discrete training: full-batch gradient descent and mini-batch SGD."""
 
 from __future__ import annotations
 
@@ -60,34 +60,6 @@ def sgd(
     batches = _batches(train, batch, generator)
     step = _plain(net, as_loss(loss), lr)
     return _descend(net, train, as_loss(loss), lr, steps, record, batches, step, "sgd", lr)
-
-
-def adam(
-    net: nn.Module,
-    train: Dataset,
-    *,
-    loss: LossName | Loss = "cross-entropy",
-    lr: float = 1e-3,
-    batch: int,
-    steps: int,
-    record: Record | None = None,
-    generator: torch.Generator,
-) -> Trajectory:
-    """Adam with PyTorch's defaults on mini-batches as in `sgd`; times are steps."""
-    parts = trainable(net)
-    optimiser = torch.optim.Adam(parts.values(), lr=_check.number("lr", lr, above=0.0))
-
-    used = as_loss(loss)
-
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        value, gradient = loss_and_gradient(net, x, y, used)
-        for name, part in parts.items():
-            part.grad = gradient[name]
-        optimiser.step()
-        return value
-
-    batches = _batches(train, batch, generator)
-    return _descend(net, train, used, lr, steps, record, batches, step, "adam", 1.0)
 
 
 def _descend(

@@ -6,56 +6,21 @@ import math
 import sys
 import time as clock
 from collections.abc import Callable
-from typing import Any, Protocol
-
-from torch import Tensor
 
 from extremal import _check
 from extremal.train.checkpoint import Checkpoint
+from extremal.train.goals import Goals
+from extremal.train.protocol import Flow
 from extremal.train.record import Recorder
-from extremal.train.runge_kutta import Counts
 from extremal.train.trajectory import Trajectory
 from extremal.train.until import Until
 
+__all__ = ["Flow", "Progress", "as_progress", "follow"]
+
 Progress = Callable[[float, float, str], None]  # flow time, loss, phase
 _SHOW = 0.5  # seconds between two words on progress
-_HALVINGS, _EXACT = 40, 1e-9  # of a step that is known within, and of the time
-_RETRACES, _NEAR = 30, 1e-6  # of a step that has to be taken anew
 _FALL, _LONGER, _STEPS = 1e-6, 1e3, 200  # a loss that falls by less in that time is at rest
 _FIRST = 100  # steps at the start, where small weights move long before the loss does
-
-
-class Flow(Protocol):
-    """A flow that goes forward step by step and, where `dense`, knows its states within one."""
-
-    counts: Counts
-    phases: dict[str, float]
-
-    @property
-    def time(self) -> float: ...
-
-    @property
-    def phase(self) -> str: ...
-
-    @property
-    def dense(self) -> bool: ...
-
-    @property
-    def still(self) -> bool: ...
-
-    def step(self, limit: float) -> None: ...
-
-    def rewind(self) -> None: ...
-
-    def write(self, net: Any, time: float) -> None: ...
-
-    def outputs(self, time: float) -> Tensor: ...
-
-    def report(self) -> dict[str, object]: ...
-
-    def memory(self) -> dict[str, float]: ...
-
-    def remember(self, memory: dict[str, float]) -> None: ...
 
 
 def follow(
@@ -76,25 +41,11 @@ def follow(
             advice = "the loss is not finite at the start; make the weights or the data smaller"
             raise recorder.diverged(flow.time, advice, method=method, ended_by="divergence")
     run = _Run(flow, recorder, until)
-    shown = kept = clock.monotonic()
-    why = "divergence"
     try:
-        while not run.ended_by:
-            if flow.counts.steps + flow.counts.rejected >= max_steps:
-                why = "max_steps"
-                advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
-                raise ArithmeticError(advice)
-            run.step()
-            now = clock.monotonic()
-            if progress is not None and now - shown > _SHOW:
-                shown = now
-                progress(run.last, run.loss(run.last), flow.phase)
-            if checkpoint is not None and now - kept > checkpoint.every:
-                kept = now
-                checkpoint.write(flow, recorder, run.last)
-        run.note_end()
+        _drive(run, max_steps, progress, checkpoint)
     except ArithmeticError as error:
         flow.write(recorder.net, flow.time)
+        why = "max_steps" if isinstance(error, _StepsError) else "divergence"
         raise recorder.diverged(flow.time, str(error), method=method, ended_by=why) from error
     except KeyboardInterrupt:
         if checkpoint is not None:
@@ -115,11 +66,37 @@ def follow(
     )
 
 
+class _StepsError(ArithmeticError):
+    """A flow that has not come to its end in the steps it was given."""
+
+
+def _drive(
+    run: _Run, max_steps: int, progress: Progress | None, checkpoint: Checkpoint | None
+) -> None:
+    """Take steps to the end, telling of it and keeping it on the way."""
+    flow, recorder = run.flow, run.recorder
+    shown = kept = clock.monotonic()
+    while not run.ended_by:
+        if flow.counts.steps + flow.counts.rejected >= max_steps:
+            advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
+            raise _StepsError(advice)
+        run.step()
+        now = clock.monotonic()
+        if progress is not None and now - shown > _SHOW:
+            shown = now
+            progress(run.last, run.loss(run.last), flow.phase)
+        if checkpoint is not None and now - kept > checkpoint.every:
+            kept = now
+            checkpoint.write(flow, recorder, run.last)
+    run.note_end()
+
+
 class _Run:
     """A flow on its way, and what has ended it: "time", "loss", "margin" or "stationary"."""
 
     def __init__(self, flow: Flow, recorder: Recorder, until: Until) -> None:
         self.flow, self.recorder, self.until = flow, recorder, until
+        self.goals = Goals(flow, recorder, until)
         self.end = math.inf
         self.ended_by = ""
         self.mark = (flow.time, math.inf, flow.counts.steps)  # where the loss last fell
@@ -153,56 +130,13 @@ class _Run:
 
     def _look(self, before: float) -> None:
         """See whether a step from `before` has ended the flow, and when."""
-        goal = self._goal(self.flow.time)
-        if goal and self.flow.dense:
-            self._halve(before, goal)
-        elif goal:
-            self._retrace(before, goal)
+        goal = self.goals.met(self.flow.time)
+        if goal:
+            self.end, self.ended_by = self.goals.first(before, goal) or (math.inf, "")
         elif self.flow.time >= self.until.time:
             self.end, self.ended_by = self.until.time, "time"
         elif self.until.time == math.inf and (self.flow.still or self._rests()):
             self.end, self.ended_by = self.flow.time, "stationary"
-
-    def _goal(self, time: float) -> str:
-        """Which goal is met at a time within the last step, if one is."""
-        if not self.until.goals:
-            return ""
-        outputs = self.flow.outputs(time)
-        return self.until.reached(outputs, self.recorder.data.y, self.recorder.loss)
-
-    def _halve(self, low: float, goal: str) -> None:
-        """End where the goal was met within the last step, whose states are all known."""
-        high = self.flow.time
-        for _ in range(_HALVINGS):
-            if high - low <= _EXACT * high:
-                break
-            middle = 0.5 * (low + high)
-            found = self._goal(middle)
-            low, high, goal = (low, middle, found) if found else (middle, high, goal)
-        self.end, self.ended_by = high, goal
-
-    def _retrace(self, low: float, goal: str) -> None:
-        """End where the goal was met within the last step, by going back and taking shorter ones.
-
-        A flow that becomes dense on the way is left where it is: its next steps find the place.
-        """
-        flow, high, beyond = self.flow, self.flow.time, True
-        for _ in range(_RETRACES):
-            if high - low <= _NEAR * high:
-                break
-            if beyond:
-                flow.rewind()
-            flow.step(0.5 * (low + high))
-            if flow.dense:
-                return
-            found = self._goal(flow.time)
-            beyond = bool(found)
-            low, high, goal = (low, flow.time, found) if found else (flow.time, high, goal)
-        while flow.time < high:
-            flow.step(high)
-            if flow.dense:
-                return
-        self.end, self.ended_by = high, goal
 
     def _rests(self) -> bool:
         """Whether the loss has not fallen while the flow time grew a thousandfold."""

@@ -1,0 +1,117 @@
+"""Adam on mini-batches, with gradients by hand where we know how."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._progress import Bar, Progress
+from extremal.data import Dataset
+from extremal.models import PReLUNet, Preparation
+from extremal.train.descent import _batches, _descend, check_fit
+from extremal.train.gradient import loss_and_gradient, trainable
+from extremal.train.loss import Loss, LossName, as_loss
+from extremal.train.record import Record
+from extremal.train.trajectory import Trajectory
+
+_MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon, PyTorch's defaults
+_ROWS = 4096  # points prepared at a time
+
+
+def adam(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Loss = "cross-entropy",
+    lr: float = 1e-3,
+    batch: int = 1000,
+    steps: int | None = None,
+    epochs: int | None = None,
+    record: Record | None = None,
+    progress: bool | Progress = False,
+    generator: torch.Generator,
+) -> Trajectory:
+    """Adam with PyTorch's defaults, for a number of `steps` or of `epochs` through the data.
+
+    m <- .9 m + .1 g, s <- .999 s + .001 g^2, theta <- theta - lr m' / (sqrt(s') + 1e-8) with
+    m' = m/(1 - .9^t) and s' = s/(1 - .999^t) at step t: Kingma & Ba 2015, Algorithm 1. Each epoch
+    visits the data once, in random order, `batch` points at a time (the last batch may be smaller).
+    The network is trained in place; times are steps. A `PReLUNet`'s points are prepared once, so
+    that beside the data a copy of it is held. `progress` is False, True for a bar on the standard
+    error, or a function of (what, done, total).
+    """
+    used = as_loss(loss)
+    parts = trainable(net)
+    rate = _check.number("lr", lr, above=0.0)
+    check_fit(net, train, used)
+    same, prepared = _prepare_once(net, train)
+    batches = _batches(prepared, batch, generator)
+    total = _count(steps, epochs, -(-len(train) // batch))
+    moments = _Moments(parts, rate)
+    with Bar("adam", total, progress) as bar:
+
+        def step(x: Tensor, y: Tensor) -> Tensor:
+            value, gradient = loss_and_gradient(same, x, y, used)
+            moments.step(gradient)
+            bar.done(moments.taken)
+            return value
+
+        return _descend(net, train, used, rate, total, record, batches, step, "adam", 1.0)
+
+
+class _Moments:
+    """Running means of gradients and of their squares, and the step that they make, in place.
+
+    `torch.optim` would load its compiler for this, which takes more than a second.
+    """
+
+    def __init__(self, parts: Mapping[str, nn.Parameter], lr: float) -> None:
+        self.lr, self.taken = lr, 0
+        # Each parameter with its m and s, and a place to work in.
+        self.rows = {
+            name: (part, *(torch.zeros_like(part, requires_grad=False) for _ in range(3)))
+            for name, part in parts.items()
+        }
+
+    def step(self, gradient: Mapping[str, Tensor]) -> None:
+        """theta <- theta - lr m' / (sqrt(s') + eps), with sqrt(1 - .999^t) drawn out of s'."""
+        self.taken += 1
+        shrink = math.sqrt(1.0 - _SQUARES**self.taken)
+        size = self.lr * shrink / (1.0 - _MEANS**self.taken)
+        with torch.no_grad():
+            for name, (part, mean, square, root) in self.rows.items():
+                slope = gradient[name]
+                mean.lerp_(slope, 1.0 - _MEANS)
+                square.mul_(_SQUARES).addcmul_(slope, slope, value=1.0 - _SQUARES)
+                torch.sqrt(square, out=root).add_(_EPS * shrink)
+                part.addcdiv_(mean, root, value=-size)
+
+
+def _count(steps: int | None, epochs: int | None, each: int) -> int:
+    """The number of steps, of which an epoch has `each`."""
+    one = (steps is None) != (epochs is None)
+    _check.require(one, "steps", "be given, or epochs, and not both", f"{steps} and {epochs}")
+    if epochs is not None:
+        return each * _check.integer("epochs", epochs, minimum=1)
+    return _check.integer("steps", steps, minimum=1)
+
+
+def _prepare_once(net: nn.Module, train: Dataset) -> tuple[nn.Module, Dataset]:
+    """The same network, parameters shared, on prepared points: f(z) there is f(x) here.
+
+    Preparing is a tenth of a step on images, and the same in every epoch.
+    """
+    if not isinstance(net, PReLUNet) or net.preparation.plain:
+        return net, train
+    same = copy.copy(net)
+    same.preparation = Preparation()
+    z = torch.empty_like(train.x)
+    for x, out in zip(train.x.split(_ROWS), z.split(_ROWS), strict=True):
+        out.copy_(net.preparation(x))
+    return same, replace(train, x=z, box=None)

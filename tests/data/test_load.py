@@ -1,0 +1,114 @@
+"""Data sets by name: what is read from their files, and the real MNIST."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from extremal.data import DataError, Dataset, images, load, published_split
+from extremal.data.idx import read_idx
+from extremal.data.table import TABLE, Row, read_digits
+from tests.data.fakes import CONTENTS, FILES, Fake, described, fill, idx
+
+
+@pytest.fixture(autouse=True)
+def _toy(request, monkeypatch):
+    """One more row in the table, and nobody's folders but the test's."""
+    if "fetch" in request.keywords:
+        return
+    monkeypatch.delenv("EXTREMAL_DATA", raising=False)
+    row = Row(files=FILES, sources=(Fake(CONTENTS),), read=read_digits)
+    monkeypatch.setattr(images, "TABLE", TABLE | {"toy": row})
+
+
+def test_pixels_become_points_in_the_box(tmp_path):
+    train, test = load("toy", cache=tmp_path)
+    assert torch.equal(train.x[0], torch.tensor([0.0, 0.2, 0.4, 0.6, 0.8, 1.0]))
+    assert torch.equal(train.x[1], torch.full((6,), 7 / 255))
+    assert torch.equal(test.x, torch.tensor([[1.0, 0, 0, 0, 0, 1 / 255]]))
+    assert train.y.tolist() == [3, 9]
+    assert test.y.tolist() == [5]
+    for part in (train, test):
+        assert (part.x.dtype, part.y.dtype, part.box) == (torch.float32, torch.int64, (0.0, 1.0))
+
+
+def test_the_users_folder_is_read(tmp_path, monkeypatch):
+    fill(tmp_path / "mine" / "toy", CONTENTS, packed=True)
+    monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path / "mine"))
+    monkeypatch.setitem(images.TABLE, "toy", Row(FILES, (), read_digits))
+    assert load("toy", cache=tmp_path / "none")[0].y.tolist() == [3, 9]
+
+
+def test_unknown_names():
+    with pytest.raises(ValueError, match="name must be one of 'mnist', 'toy', got 'minst'"):
+        load("minst")
+    with pytest.raises(ValueError, match="name must be one of"):
+        load(["mnist"])
+
+
+def read(**changed: bytes) -> tuple[Dataset, Dataset]:
+    long = {"images": "train-images-idx3-ubyte", "labels": "train-labels-idx1-ubyte"}
+    return read_digits(CONTENTS | {long[name]: content for name, content in changed.items()})
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"images": idx(2, values=b"ab")}, "begins 0x00000803, got 0x00000801"),
+        ({"images": idx(2, 2, 3, values=bytes(12), code=13)}, "got 0x00000d03"),
+        ({"images": b"\0\0"}, "train-images-idx3-ubyte must be an idx file .* got 0x0000"),
+        ({"images": bytes([0, 0, 8, 3, 0, 0])}, "must have .* bytes for its sizes, got 6"),
+        ({"images": idx(2, 2, 3, values=bytes(11))}, "must have 28 bytes .* got 27"),
+        ({"images": idx(2, 2, 3, values=bytes(13))}, "must have 28 bytes .* got 29"),
+        ({"labels": idx(3, values=b"abc")}, "have a label for each of 2 images, got 3"),
+    ],
+)
+def test_files_that_are_not_what_they_should_be(changed, message):
+    with pytest.raises(ValueError, match=message):
+        read(**changed)
+
+
+def test_a_file_of_the_right_checksum_but_another_format(tmp_path, monkeypatch):
+    wrong = CONTENTS | {"t10k-labels-idx1-ubyte": idx(1, 1, values=b"5")}
+    row = Row(described(wrong), (Fake(wrong),), read_digits)
+    monkeypatch.setitem(images.TABLE, "toy", row)
+    with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte must be an idx file"):
+        load("toy", cache=tmp_path)
+
+
+def test_idx_axes_are_last_fastest():
+    content = idx(2, 3, values=bytes(range(6)))
+    assert read_idx("file", content, axes=2).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_the_published_split_is_in_256ths():
+    x = (torch.arange(60_000) % 256).float().div(255.0).unsqueeze(1)
+    whole = Dataset(x, torch.arange(60_000) % 10, box=(0.0, 1.0))
+    train, test = published_split(whole)
+    assert (len(train), len(test)) == (50_000, 10_000)
+    joined = torch.cat([train.x, test.x]).squeeze(1)
+    assert torch.equal(joined * 256, (torch.arange(60_000) % 256).float())
+    assert torch.equal(torch.cat([train.y, test.y]), whole.y)
+    assert torch.equal(whole.x, x)
+    assert train.box == test.box == (0.0, 1.0)
+    with pytest.raises(ValueError, match=r"train must be MNIST's training set .* got 10000 points"):
+        published_split(test)
+    with pytest.raises(ValueError, match="train must be a Dataset, got Tensor"):
+        published_split(x)
+
+
+@pytest.mark.fetch
+def test_mnist_itself():
+    try:
+        train, test = load("mnist")
+    except DataError as error:
+        pytest.skip(str(error))
+    assert (tuple(train.x.shape), tuple(test.x.shape)) == ((60_000, 784), (10_000, 784))
+    counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
+    assert torch.bincount(train.y).tolist() == counts
+    counts = [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
+    assert torch.bincount(test.y).tolist() == counts
+    assert float(train.x.double().mean()) == pytest.approx(0.1306604774, abs=1e-8)
+    assert float(test.x.double().mean()) == pytest.approx(0.1325146070, abs=1e-8)
+    assert train.y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
+    assert float(train.x.max()) == 1.0
