@@ -2,7 +2,7 @@
 
 from extremal.measure.accuracies import accuracy, accuracy_by_group
 from extremal.measure.directions import ExtremalDirections, extremal_directions
-from extremal.measure.distances import Distance, distance
+from extremal.measure.distances import Distance, Supremum, distance, supremum
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
 from extremal.measure.neurons import (
     Following,
@@ -18,6 +18,7 @@ __all__ = [
     "Distance",
     "ExtremalDirections",
     "Following",
+    "Supremum",
     "accuracy",
     "accuracy_by_group",
     "balancedness",
@@ -29,4 +30,5 @@ __all__ = [
     "kkt_residual",
     "normalized_margin",
     "stable_rank",
+    "supremum",
 ]
