@@ -1,11 +1,12 @@
 """Train, attack and certify shallow networks, and see why some of them are robust."""
 
-from extremal import attack, data, measure, models, theory, train
+from extremal import attack, certify, data, measure, models, theory, train
 from extremal._version import __version__
 
 __all__ = [
     "__version__",
     "attack",
+    "certify",
     "data",
     "experiments",
     "measure",

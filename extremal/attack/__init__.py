@@ -1,12 +1,20 @@
 """Attacks: where they may go, how they search, and the re-check of whatever they return."""
 
+from extremal.attack.apgd import apgd
+from extremal.attack.auto_attack import auto_attack
 from extremal.attack.ball import Ball
+from extremal.attack.boundary import boundary
 from extremal.attack.curve import AccuracyCurve, Attack, accuracy_curve, everything, published
 from extremal.attack.directions import along, average_direction, center_directions, structured
+from extremal.attack.foolbox_attack import foolbox_attack
+from extremal.attack.linear import linear_steps
+from extremal.attack.modules import Flat, as_classes, as_module
 from extremal.attack.pgd import pgd, published_pgd
+from extremal.attack.random_search import random_search
 from extremal.attack.recheck import AttackViolation, verified
 from extremal.attack.result import AttackResult, worst
-from extremal.attack.run import run
+from extremal.attack.run import minimal, run
+from extremal.attack.shortest import shortest
 
 __all__ = [
     "AccuracyCurve",
@@ -14,15 +22,26 @@ __all__ = [
     "AttackResult",
     "AttackViolation",
     "Ball",
+    "Flat",
     "accuracy_curve",
     "along",
+    "apgd",
+    "as_classes",
+    "as_module",
+    "auto_attack",
     "average_direction",
+    "boundary",
     "center_directions",
     "everything",
+    "foolbox_attack",
+    "linear_steps",
+    "minimal",
     "pgd",
     "published",
     "published_pgd",
+    "random_search",
     "run",
+    "shortest",
     "structured",
     "verified",
     "worst",

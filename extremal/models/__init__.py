@@ -13,6 +13,7 @@ from extremal.models.reference import (
     bayes_classifier,
     subclass_classifier,
 )
+from extremal.models.shallow import Shallow, best_gap, is_shallow, shallow
 
 __all__ = [
     "Balanced",
@@ -27,15 +28,19 @@ __all__ = [
     "Polar",
     "Preparation",
     "Reduction",
+    "Shallow",
     "Weights",
     "average_classifier",
     "bayes_classifier",
+    "best_gap",
     "double",
+    "is_shallow",
     "load",
     "margin",
     "margin_gradient",
     "output_margins",
     "polar",
     "save",
+    "shallow",
     "subclass_classifier",
 ]

@@ -64,16 +64,14 @@ def _analytic(net: PReLUNet, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         sign = _labels_for(x[:, 0], y).to(x.dtype)
         out, gradient = net.input_gradient(x, sign)
         return sign * out.squeeze(1), gradient
-    with torch.no_grad():
-        out = net(x)
-    y = _labels_for(out, y)
-    rival = _without(out, y).argmax(1)
-    rows = torch.arange(len(x), device=x.device)
-    toward = torch.zeros_like(out)
-    toward[rows, y] = 1.0
-    toward[rows, rival] = -1.0
-    _, gradient = net.input_gradient(x, toward)
-    return out[rows, y] - out[rows, rival], gradient
+
+    def toward(out: Tensor) -> Tensor:
+        own = _labels_for(out, y).unsqueeze(1)
+        rival = _without(out, own.squeeze(1)).argmax(1, keepdim=True)
+        return torch.zeros_like(out).scatter_(1, own, 1.0).scatter_(1, rival, -1.0)
+
+    out, gradient = net.input_gradient(x, toward)
+    return output_margins(out, y), gradient
 
 
 def _without(out: Tensor, y: Tensor) -> Tensor:

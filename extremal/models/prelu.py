@@ -109,9 +109,12 @@ class PReLUNet(nn.Module):
         power = relu_power(nn.functional.linear(z, directions, offsets), self.p)
         return power if self.p == 1.0 else norms * power
 
-    def input_gradient(self, x: Tensor, cotangent: Tensor) -> tuple[Tensor, Tensor]:
+    def input_gradient(
+        self, x: Tensor, cotangent: Tensor | Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
         """f(x) as (n, outputs), and the gradient (n, dim) of sum_o cotangent_o f_o(x) in x.
 
+        `cotangent` has the shape of f(x), or is a function of f(x), such as a loss's slope.
         Two matrix products and no graph: z-gradient = sum_j C_j p relu(s_j)^(p-1) u_j with
         C_j = ||w_j|| sum_o cotangent_o votes_oj, then pulled back through the preparation.
         """
@@ -120,6 +123,8 @@ class PReLUNet(nn.Module):
             s = nn.functional.linear(self._prepared(x), directions, offsets)  # (n, width)
             power, slope = relu_power_with_slope(s, self.p)
             out = self._read(power, norms)
+            if callable(cotangent):
+                cotangent = cotangent(out.squeeze(-1) if self.outputs == 1 else out)
             weight = (cotangent.reshape(len(x), -1) @ self.votes) * norms * slope
             grad = self.preparation.pull_back(x, weight @ directions)
         return out, grad

@@ -1,0 +1,105 @@
+"""A shallow network and points to attack, in the fewest coordinates that lose nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from extremal.attack.ball import Ball
+from extremal.attack.pgd import clearly_broken
+from extremal.models import Grouped, PReLUNet, Preparation, Shallow, shallow
+
+_FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32
+_COARSE = 1e-3  # what exploring may, where it leaves far fewer neurons
+_MANY = 200  # neurons from which on fewer are looked for
+_RANK = 1e-10  # relative to the largest singular value
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Points x (n, dim') with their own outputs, and where each may go.
+
+    For l2 without a box the coordinates are those of the neurons' span (`basis`), and one more, if
+    inputs are normalised, for what a point has outside of it (`beyond`): f depends on nothing else,
+    and norms are the same. Else they are the points' own.
+    """
+
+    form: Shallow
+    x: Tensor
+    own: Tensor  # (n, C) bool
+    ball: Ball
+    basis: Tensor | None = None  # (r, dim)
+    beyond: Tensor | None = None  # (n, dim) unit rows, or zero
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, rows: Tensor) -> Problem:
+        """The problem of the chosen points."""
+        beyond = None if self.beyond is None else self.beyond[rows]
+        ball = self.ball.take(rows)
+        return replace(self, x=self.x[rows], own=self.own[rows], ball=ball, beyond=beyond)
+
+    def lift(self, delta: Tensor) -> Tensor:
+        """Perturbations of all points in the coordinates of the data."""
+        if self.basis is None:
+            return delta
+        if self.beyond is None:
+            return delta @ self.basis
+        return delta[:, :-1] @ self.basis + delta[:, -1:] * self.beyond
+
+    def enough(self) -> Tensor:
+        """The margin (n,) at which a point counts as broken by a search in this dtype."""
+        return clearly_broken(self.form.margins(self.x, self.own))
+
+
+def problem(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, *, coarse: bool = False) -> Problem:
+    """The search problem for a network that has a `Shallow` form.
+
+    With `coarse` the network may be changed by a thousandth, where that leaves few neurons.
+    """
+    form = shallow(_effective(net, coarse), x.dtype)
+    assert form is not None
+    own = form.own(y)
+    plain = ball.norm == "l2" and ball.box is None
+    if not plain or isinstance(form.preparation.scale, Tensor):
+        return Problem(form, x, own, ball)
+    basis = _span(form.directions)
+    normalised = form.preparation.normalize > 0.0
+    if len(basis) + normalised >= form.dim:
+        return Problem(form, x, own, ball)
+    center = form.preparation.center
+    moved = x if center is None else x - center
+    inside = moved @ basis.T
+    directions = form.directions @ basis.T
+    preparation = Preparation(form.preparation.scale, None, form.preparation.normalize)
+    beyond = None
+    if normalised:
+        outside = moved - inside @ basis
+        length = torch.linalg.vector_norm(outside, dim=1, keepdim=True)
+        beyond = outside / torch.where(length > 0, length, 1.0)
+        inside = torch.cat([inside, length], 1)
+        directions = nn.functional.pad(directions, (0, 1))
+    small = replace(form, directions=directions, preparation=preparation)
+    return Problem(small, inside, own, ball, basis, beyond)
+
+
+def _effective(net: nn.Module, coarse: bool) -> nn.Module:
+    """The network without neurons that do not matter to a search."""
+    inner = net.net if isinstance(net, Grouped) else net
+    assert isinstance(inner, PReLUNet)
+    if inner.hidden_bias is not None:
+        return net
+    small = inner.effective(_FINE)
+    if coarse and small.width > _MANY:
+        fewer = inner.effective(_COARSE)
+        small = fewer if 8 * fewer.width < small.width else small
+    return Grouped(small, net.groups, signed=net.signed) if isinstance(net, Grouped) else small
+
+
+def _span(directions: Tensor) -> Tensor:
+    """An orthonormal basis (r, dim) of the rows' span."""
+    _, s, v = torch.linalg.svd(directions.double(), full_matrices=False)
+    return v[s > _RANK * s[0]].to(directions.dtype)

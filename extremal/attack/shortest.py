@@ -1,0 +1,221 @@
+"""The smallest radius at which a shallow network breaks, for each point: the whole curve at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._progress import Bar, Progress
+from extremal.attack.ball import Ball
+from extremal.attack.linear import Best, check_shallow, directed_starts, pair_weights, walk
+from extremal.attack.nearest import nearest
+from extremal.attack.problem import Problem, problem
+from extremal.attack.recheck import BATCH, batches, check_points, verified
+from extremal.attack.result import AttackResult
+from extremal.models import best_gap
+
+ROUNDS = ((None, 5), (4, 5), (2, 6))  # targets that are kept, and linearised steps for them
+MOMENTUM = 0.5  # of the gradient: without it p = 1 goes to and fro between two linear pieces
+SHRINK = (0.9, 0.97, 0.99)  # radii of the polish, as shares of the one found
+LAST = 4  # linearised steps at the end
+POLISH = 3  # full linear steps at each of them
+
+
+@dataclass(frozen=True, eq=False)
+class Shortest:
+    """The smallest perturbation that breaks each point so far, updated in place."""
+
+    delta: Tensor  # (n, dim')
+    size: Tensor  # (n,) float64: its norm, inf where there is none
+    enough: Tensor  # (n,)
+    norm: str
+
+    def note(self, rows: Tensor, value: Tensor, delta: Tensor) -> None:
+        """Keep what breaks a point by less than before; a row may occur several times."""
+        size = Ball(self.norm, 0.0).norms(delta)
+        size = torch.where(value <= self.enough[rows], size, torch.inf)
+        before = self.size[rows]
+        self.size.scatter_reduce_(0, rows, size, "amin")
+        won = (size == self.size[rows]) & (size < before)
+        self.delta[rows[won]] = delta[won]
+
+
+def shortest(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    norm: str = "l2",
+    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """The smallest perturbation found that breaks each point of a `PReLUNet`, or a `Grouped` one.
+
+    d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
+    first and then the ones that need least; then from starts toward opposing neurons; then full
+    linear steps just under the radius found, as long as they succeed. Deterministic. `batch` is the
+    number of points at a time.
+    """
+    y = check_points(net, x, y)
+    check_shallow(net)
+    _check.integer("batch", batch, minimum=1)
+    task = problem(net, x, y, Ball(norm, 0.0, box), coarse=True)
+    best = Shortest(
+        torch.zeros_like(task.x),
+        torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device),
+        task.enough(),
+        norm,
+    )
+    with Bar("shortest", len(x), progress) as bar:
+        for at in batches(len(x), batch):
+            rows = torch.arange(at.start, at.stop, device=x.device)
+            _linearised(task, best, rows)
+            _directed(task, best, rows)
+            _polish(task, best, rows)
+            bar.done(at.stop)
+    return _settled(net, x, y, task, best)
+
+
+def _linearised(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """The smallest steps to the linearised boundaries, with fewer targets from round to round."""
+    foreign = ~task.own[rows]
+    row, target = foreign.nonzero(as_tuple=True)
+    row = rows[row]
+    delta = torch.zeros_like(task.x[row])
+    memory: Tensor | None = None
+    for kept, steps in ROUNDS:
+        if kept is not None:
+            keep = _nearest_targets(row, Ball(best.norm, 0.0).norms(delta), kept)
+            row, target, delta = row[keep], target[keep], delta[keep]
+            memory = None if memory is None else memory[keep]
+        for _ in range(steps):
+            delta, memory = _step(task, best, row, target, delta, memory)
+    _note(task, best, row, delta)
+
+
+def _step(
+    task: Problem,
+    best: Shortest,
+    row: Tensor,
+    target: Tensor | None,
+    delta: Tensor,
+    memory: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """One linearised step of (point, target) pairs; what was met on the way is noted."""
+    x, own = task.x[row], task.own[row]
+    out, slope = task.form.powers(x + delta)
+    best.note(row, best_gap(out, own), delta)
+    gradient = task.form.gradient(x + delta, slope, pair_weights(task, out, own, target))
+    if memory is not None:
+        gradient = MOMENTUM * memory + (1.0 - MOMENTUM) * gradient
+    need = _short(out, own, target) - 2.0 * best.enough[row] + (gradient * delta).sum(1)
+    bounds = task.ball.bounds(x)
+    return torch.nan_to_num(nearest(gradient, need, best.norm, bounds)), gradient
+
+
+def _short(out: Tensor, own: Tensor, target: Tensor | None) -> Tensor:
+    """f_own - f_t, (n,): what a target lacks, or the best foreign output."""
+    if target is None:
+        return best_gap(out, own)
+    return out.masked_fill(~own, -torch.inf).amax(1) - out.gather(1, target.unsqueeze(1)).squeeze(1)
+
+
+def _note(task: Problem, best: Shortest, rows: Tensor, delta: Tensor) -> None:
+    best.note(rows, task.form.margins(task.x[rows] + delta, task.own[rows]), delta)
+
+
+def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
+    """Indices of the `kept` pairs of least size for each row."""
+    order = size.argsort(stable=True)
+    order = order[row[order].argsort(stable=True)]  # by row, then by size
+    counts = row[order].unique_consecutive(return_counts=True)[1]
+    first = (counts.cumsum(0) - counts).repeat_interleave(counts)
+    place = torch.arange(len(order), device=order.device) - first
+    return order[place < kept]
+
+
+def _directed(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """Full linear steps from starts toward opposing neurons, at a little less than the radius found.
+
+    Where nothing was found yet, at the distance of the centre, where a network without biases is 0.
+    """
+    size = best.size[rows]
+    center = task.form.preparation.center
+    far = task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
+    part, inner = _inside(task, best, rows, torch.where(size.isinf(), far, 0.97 * size))
+    every = torch.arange(len(rows), device=rows.device)
+    for start in directed_starts(part):
+        alive = inner.standing(every)
+        walk(part, inner, every[alive], None, 2, start[alive])
+    best.note(rows, inner.lowest, inner.delta)
+    _halve(task, best, rows[inner.lowest <= inner.enough])
+
+
+def _halve(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """Bisection along the perturbations found."""
+    whole = best.delta[rows].clone()
+    low = torch.zeros_like(whole[:, :1])
+    high = torch.ones_like(low)
+    for _ in range(7):
+        if len(rows) == 0:
+            return
+        middle = 0.5 * (low + high)
+        value = task.form.margins(task.x[rows] + middle * whole, task.own[rows])
+        best.note(rows, value, middle * whole)
+        broken = (value <= best.enough[rows]).unsqueeze(1)
+        low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
+
+
+def _polish(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """Full linear steps at growing shares of the radius found, from the perturbation found."""
+    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
+    for share in SHRINK:
+        part, inner = _inside(task, best, rows, share * best.size[rows])
+        start = part.ball.project(share * best.delta[rows], part.x)
+        walk(part, inner, torch.arange(len(rows), device=rows.device), None, POLISH, start)
+        best.note(rows, inner.lowest, inner.delta)
+    delta = best.delta[rows]
+    for _ in range(LAST):
+        delta, _ = _step(task, best, rows, None, delta, None)
+    _note(task, best, rows, delta)
+
+
+def _inside(task: Problem, best: Shortest, rows: Tensor, radius: Tensor) -> tuple[Problem, Best]:
+    """The problem of some points at given radii, and nothing found for it."""
+    part = replace(task.take(rows), ball=replace(task.ball, radius=radius))
+    never = torch.full_like(part.x[:, 0], torch.inf)
+    return part, Best(torch.zeros_like(part.x), never, best.enough[rows])
+
+
+STRETCH = (1.0, 1.0003, 1.001, 1.003, 1.01, 1.03)
+
+
+def _settled(net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Shortest) -> AttackResult:
+    """The perturbations found, a little longer where the network itself asks for it."""
+    found = torch.nonzero(best.size.isfinite()).squeeze(1)
+    delta = task.lift(best.delta)
+    result: AttackResult | None = None
+    x_adv = x.clone()
+    free = Ball(best.norm, 0.0, task.ball.box)
+    left = found
+    for stretch in STRETCH:
+        radius = stretch * best.size[left]
+        ball = replace(free, radius=radius)
+        x_adv[left] = ball.land(ball.project(stretch * delta[left], x[left]), x[left])
+        part = verified(
+            net,
+            x[left],
+            y[left],
+            x_adv[left],
+            replace(free, radius=1.001 * radius + 1e-30),
+            "shortest",
+        )
+        left = left[~part.success]
+        if len(left) == 0:
+            break
+    radius = free.norms(x_adv - x)
+    return verified(net, x, y, x_adv, replace(free, radius=radius), "shortest")

@@ -1,0 +1,117 @@
+"""Closed-form radii for networks without biases whose neurons sit in clusters.
+
+For a pair the margin's sign is that of A - B, A = (sum_own a_j relu(<z, u_j>)^p)^(1/p) over the
+neurons with a_j > 0 and B the same over those with a_j < 0, |a_j|: both convex and 1-homogeneous. So
+A(z + d) >= A + <v, d> with v its gradient, and B(z + d) <= B + B(d). Split sum |a_j| u_j u_j' of
+the others into its top eigenvectors T and the rest R; then B(d) <= l |d_T| + l_R |d_R| and
+
+    rho = (A - B) / sqrt((|v_T| + l)^2 + (|v_R| + l_R)^2).
+
+For p >= 2, |t|^p <= t^2 max|t|^(p-2) gives l = lambda_1^(1/p) and l_R = min((sum |a_j| eta_j^p)^(1/p),
+(max eta^(p-2) lambda_(k+1))^(1/p)), eta_j = |P_R u_j|. For p < 2, power means give
+l = m^(1/p - 1/2) lambda_1^(1/2) with m = sum |a_j|, and l_R alike.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal.certify.pairs import Points
+from extremal.models.power import relu_power, relu_power_with_slope
+
+SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of large eigenvalues
+LARGE = 1e-3  # of the largest
+
+
+def clustered_radii(points: Points, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
+    """Radii (n,) in the data's units for correctly classified points; 0 where biases forbid it.
+
+    `own` (n,) is each point's best own output, `foreign` (n, C) the outputs to hold against,
+    `slack` (n,) by how much another network's margin may be smaller.
+    """
+    form = points.form
+    result = torch.full_like(points.square, torch.inf)
+    if form.offsets is not None:
+        return torch.zeros_like(result)
+    norm = points.square.sqrt()
+    for mine in own.unique().tolist():
+        for target in range(foreign.shape[1]):
+            rows = torch.nonzero((own == mine) & foreign[:, target]).squeeze(1)
+            if len(rows) == 0:
+                continue
+            if float(form.constant[mine] - form.constant[target]) != 0.0:
+                result[rows] = 0.0
+                continue
+            # In units of M the slack grows with ||z||^(p q) <= (2 ||z||)^(p q): rho < ||z|| here.
+            units = (2.0 * norm[rows]) ** (form.p * form.preparation.normalize)
+            sides = _sides(points, mine, target)
+            radii = _radii(points, sides, rows, slack[rows] * units)
+            result[rows] = torch.minimum(result[rows], torch.minimum(radii, norm[rows]))
+    return result / points.stretch
+
+
+@dataclass(frozen=True, eq=False)
+class _Sides:
+    """A pair of outputs: the neurons' weights, and ways to split what stands against."""
+
+    a: Tensor  # (h,)
+    p: float
+    splits: tuple[tuple[Tensor, float, float], ...]  # (h, k) inner products with T; l; l_R
+
+
+def _sides(points: Points, mine: int, target: int) -> _Sides:
+    form, p = points.form, points.form.p
+    a = form.weights[mine] - form.weights[target]
+    against = torch.nonzero(a < 0).squeeze(1)
+    if len(against) == 0:
+        return _Sides(a, p, ((torch.zeros_like(a)[:, None], 0.0, 0.0),))
+    c = -a[against]
+    root = c.sqrt()
+    inside = points.gram[against][:, against]
+    values, vectors = torch.linalg.eigh(root[:, None] * inside * root)
+    values, vectors = values.flip(0).clamp(min=0.0), vectors.flip(1)
+    large = int((values > LARGE * values[0]).sum())
+    splits = []
+    for k in sorted({min(k, large) for k in (*SPLITS, large)}):
+        scale = root[:, None] * vectors[:, :k] / values[:k].sqrt()
+        basis = points.gram[:, against] @ scale  # <u_j, b_i> for each neuron and top eigenvector
+        top, rest = _gains(c, values, k, basis[against], p)
+        splits.append((basis, top, rest))
+    return _Sides(a, p, tuple(splits))
+
+
+def _gains(c: Tensor, values: Tensor, k: int, inside: Tensor, p: float) -> tuple[float, float]:
+    """l and l_R for the top k eigenvectors."""
+    eta = (1.0 - (inside**2).sum(1)).clamp(min=0.0).sqrt()
+    direct = float((c * eta**p).sum()) ** (1.0 / p)
+    below = float(values[k]) if k < len(values) else 0.0
+    if p >= 2.0:
+        rest = (float(eta.max()) ** (p - 2.0) * below) ** (1.0 / p)
+        return (float(values[0]) ** (1.0 / p) if k else 0.0), min(direct, rest)
+    mass = float(c.sum()) ** (1.0 / p - 0.5)
+    return (mass * float(values[0]) ** 0.5 if k else 0.0), min(direct, mass * below**0.5)
+
+
+def _radii(points: Points, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor:
+    """rho for the points at `rows`, the best over the splits; 0 where A <= B."""
+    p, inner = sides.p, points.inner[rows]
+    power, slope = relu_power_with_slope(inner, p)
+    for_it = (power * sides.a.clamp(min=0.0)).sum(1).clamp(min=0.0) ** (1.0 / p)
+    other = (relu_power(inner, p) * (-sides.a).clamp(min=0.0)).sum(1) ** (1.0 / p)
+    safe = for_it.clamp(min=1e-300)
+    weight = sides.a.clamp(min=0.0) * slope / (p * safe ** (p - 1.0)).unsqueeze(1)
+    length = (weight * (weight @ points.gram)).sum(1).clamp(min=0.0).sqrt()
+    best = torch.zeros_like(for_it)
+    for basis, top, rest in sides.splits:
+        inside = torch.linalg.vector_norm(weight @ basis, dim=1)
+        outside = (length**2 - inside**2).clamp(min=0.0).sqrt()
+        fall = ((inside + top) ** 2 + (outside + rest) ** 2).sqrt().clamp(min=1e-300)
+        gap = for_it - other
+        # A - B >= k gives A^p - B^p >= k A^(p-1), and A is at least A_low on the ball.
+        low = (for_it - length * gap / fall).clamp(min=0.0)
+        lost = torch.where(slack > 0, slack / low.clamp(min=1e-300) ** (p - 1.0), 0.0)
+        best = torch.maximum(best, (gap - lost) / fall)
+    return best.clamp(min=0.0) * (1.0 - 1e-9)

@@ -1,0 +1,65 @@
+"""A floor for networks that nothing else is known of: margin over Lipschitz constant."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+
+# The largest slope of each activation; GELU's is at sqrt(2).
+SLOPES: dict[type[nn.Module], float] = {
+    nn.ReLU: 1.0,
+    nn.LeakyReLU: 1.0,
+    nn.Tanh: 1.0,
+    nn.Sigmoid: 0.25,
+    nn.ELU: 1.0,
+    nn.Softplus: 1.0,
+    nn.GELU: 1.1290,
+    nn.SiLU: 1.0999,
+    nn.Identity: 1.0,
+    nn.Flatten: 1.0,
+    nn.Dropout: 1.0,
+}
+
+
+def lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Tensor:
+    """Radii (n,) for positive margins (n,): margin / (sqrt(2) L), L the product of the layers' norms.
+
+    L is the l2 Lipschitz constant of an nn.Sequential of linear layers and known activations; two
+    outputs differ by at most sqrt(2) L, one output by L. A ball in linf of radius e lies in one of
+    e sqrt(dim) in l2, a ball in l1 in one of e.
+    """
+    layers = list(_chain(net))
+    outputs = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
+    _check.require(len(outputs) > 0, "net", _rule(), type(net).__name__)
+    constant = 1.0 if outputs[-1] == 1 else math.sqrt(2.0)
+    for layer in layers:
+        constant *= _slope(layer)
+    radii = margins / max(constant, 1e-300) * (1.0 - 1e-9)
+    return radii / math.sqrt(dim) if norm == "linf" else radii
+
+
+def _chain(net: nn.Module) -> list[nn.Module]:
+    if isinstance(net, nn.Sequential):
+        return [layer for part in net for layer in _chain(part)]
+    known = isinstance(net, nn.Linear) or type(net) in SLOPES
+    _check.require(known, "net", _rule(), type(net).__name__)
+    return [net]
+
+
+def _slope(layer: nn.Module) -> float:
+    if isinstance(layer, nn.Linear):
+        return float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2))
+    if isinstance(layer, nn.LeakyReLU):
+        return max(1.0, abs(layer.negative_slope))
+    if isinstance(layer, nn.ELU):
+        return max(1.0, abs(layer.alpha))
+    return SLOPES[type(layer)]
+
+
+def _rule() -> str:
+    names = ", ".join(kind.__name__ for kind in SLOPES)
+    return f"be a PReLUNet, a Grouped one, or an nn.Sequential of Linear, {names}"

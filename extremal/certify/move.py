@@ -1,0 +1,80 @@
+"""Perturbations as certificates see them, and the descent that finds where M is least."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal.certify.pairs import Pairs
+from extremal.models.power import relu_power, relu_power_with_slope
+
+
+@dataclass(frozen=True, eq=False)
+class Move:
+    """A perturbation d of each pair by what M can see: e = U d (m, h), <z, d> and ||d||^2 (m,)."""
+
+    e: Tensor
+    inner: Tensor
+    square: Tensor
+
+    @classmethod
+    def of(cls, pairs: Pairs, alpha: Tensor, kappa: Tensor) -> Move:
+        """d = U' alpha + kappa z."""
+        e = alpha @ pairs.gram + kappa.unsqueeze(1) * pairs.inner
+        inner = (alpha * pairs.inner).sum(1) + kappa * pairs.square
+        return cls(e, inner, (alpha * e).sum(1) + kappa * inner)
+
+    def w(self, pairs: Pairs) -> Tensor:
+        """||z + d||^2, (m,)."""
+        return (pairs.square + 2.0 * self.inner + self.square).clamp(min=0.0)
+
+    def where(self, mask: Tensor, other: Move) -> Move:
+        """This move where the mask (m,) holds, else the other."""
+        return Move(
+            torch.where(mask.unsqueeze(1), self.e, other.e),
+            torch.where(mask, self.inner, other.inner),
+            torch.where(mask, self.square, other.square),
+        )
+
+    def take(self, index: Tensor) -> Move:
+        """The moves of the chosen pairs."""
+        return Move(self.e[index], self.inner[index], self.square[index])
+
+
+def rest(pairs: Pairs) -> Move:
+    """No perturbation at all."""
+    zero = torch.zeros_like(pairs.beta)
+    return Move(torch.zeros_like(pairs.s), zero, zero)
+
+
+def value(pairs: Pairs, move: Move) -> Tensor:
+    """M at a move, (m,)."""
+    hidden = (pairs.a * relu_power(pairs.s + move.e, pairs.p)).sum(1)
+    if pairs.power == 0.0:
+        return hidden + pairs.beta
+    return hidden + pairs.beta * move.w(pairs) ** pairs.power
+
+
+def descend(pairs: Pairs, start: Move, steps: int) -> Move:
+    """The move of least M along full linear steps d <- -rho grad M / ||grad M||."""
+    best, move = start, start
+    alpha, kappa = torch.zeros_like(pairs.s), torch.zeros_like(pairs.beta)
+    lowest = value(pairs, start)
+    for _ in range(steps):
+        _, slope = relu_power_with_slope(pairs.s + move.e, pairs.p)
+        w = move.w(pairs).clamp(min=1e-300)
+        pull = 2.0 * pairs.power * pairs.beta * w ** (pairs.power - 1.0) if pairs.power else kappa
+        pull = pull if pairs.power else torch.zeros_like(kappa)
+        # grad M = U' weight + pull (z + d)
+        weight = pairs.a * slope + pull.unsqueeze(1) * alpha
+        along = pull * (1.0 + kappa)
+        up = Move.of(pairs, weight, along)
+        scale = -pairs.radius / up.square.clamp(min=1e-300).sqrt()
+        alpha, kappa = scale.unsqueeze(1) * weight, scale * along
+        move = Move(scale.unsqueeze(1) * up.e, scale * up.inner, scale**2 * up.square)
+        new = value(pairs, move)
+        better = new < lowest
+        best, lowest = move.where(better, best), torch.minimum(new, lowest)
+    return best

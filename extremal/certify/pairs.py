@@ -1,0 +1,101 @@
+"""Pairs of a point and a target output, as certificates see them: through inner products only.
+
+For a ball in l2 a shallow network is known by the Gram matrix of its neurons. With z the centred
+and scaled point, s_j = <z, u_j> + offset_j and d a perturbation of norm at most rho, all of
+
+    M(d) = sum_j a_j relu(s_j + <u_j, d>)^p + beta ||z + d||^(2 k),     a = W_own - W_t
+
+(k = p normalize / 2; the last term is beta where inputs are not normalised) is a function of
+e = U d and of ||z + d||^2, and its sign is that of the margin against t.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from extremal.models import Shallow
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """m pairs; `gram` (h, h) is U U'."""
+
+    gram: Tensor
+    a: Tensor  # (m, h)
+    beta: Tensor  # (m,)
+    s: Tensor  # (m, h)
+    inner: Tensor  # (m, h): <z, u_j>, which is s without the offsets
+    square: Tensor  # (m,): ||z||^2
+    radius: Tensor  # (m,): rho
+    p: float
+    power: float  # k; 0 where inputs are not normalised
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+    def take(self, index: Tensor) -> Pairs:
+        """The chosen pairs."""
+        parts = ("a", "beta", "s", "inner", "square", "radius")
+        return replace(self, **{name: getattr(self, name)[index] for name in parts})
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """What is computed once for all radii: the points' inner products with the neurons.
+
+    With hidden biases and normalised inputs M has no such form: then z is the prepared point, and
+    the ball the one around it that holds all prepared inputs, since x -> z/||z||^q stretches by at
+    most (||z|| - rho)^-q on the way.
+    """
+
+    form: Shallow
+    gram: Tensor
+    inner: Tensor  # (n, h): <z, u_j>
+    square: Tensor  # (n,): ||z||^2
+    stretch: float  # the largest scale of the preparation
+    outer: Tensor | None  # (n,): ||z|| before normalising, where the ball is stretched
+
+    def pairs(self, rows: Tensor, own: Tensor, target: Tensor, radius: Tensor) -> Pairs:
+        """Pairs of points with outputs `own` and `target`, each (m,), at radii (m,) of the data."""
+        form, inner = self.form, self.inner[rows]
+        rho = self.stretch * radius
+        if self.outer is not None:
+            left = self.outer[rows] - rho
+            rho = torch.where(left > 0, rho * left.clamp(min=1e-300) ** -self._q, torch.inf)
+        return Pairs(
+            gram=self.gram,
+            a=form.weights[own] - form.weights[target],
+            beta=form.constant[own] - form.constant[target],
+            s=inner if form.offsets is None else inner + form.offsets,
+            inner=inner,
+            square=self.square[rows],
+            radius=rho,
+            p=form.p,
+            power=0.0 if self.outer is not None else 0.5 * form.p * self._q,
+        )
+
+    @property
+    def _q(self) -> float:
+        return self.form.preparation.normalize
+
+
+def points(form: Shallow, x: Tensor) -> Points:
+    """The inner products of points (n, dim) with a network's neurons, in float64."""
+    x = x.double()
+    z = form.preparation.residue(x)
+    scale = form.preparation.scale
+    outer = None
+    if form.offsets is not None and form.preparation.normalize > 0.0:
+        outer = torch.linalg.vector_norm(z, dim=1)
+        z = form.preparation(x)
+    return Points(
+        form=form,
+        gram=form.directions @ form.directions.T,
+        inner=z @ form.directions.T,
+        square=(z * z).sum(1),
+        stretch=float(scale.max() if isinstance(scale, Tensor) else scale),
+        outer=outer,
+    )

@@ -1,0 +1,196 @@
+"""Radii below which no attack exists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._progress import Bar, Progress
+from extremal.attack import Ball, shortest
+from extremal.attack.ball import NORMS
+from extremal.attack.recheck import batches, check_points
+from extremal.certify.boxed import boxed_radii
+from extremal.certify.clustered import clustered_radii
+from extremal.certify.l2 import Task, fast_radii, tight_radii
+from extremal.certify.lipschitz import lipschitz_radii
+from extremal.certify.move import Move
+from extremal.certify.pairs import points
+from extremal.certify.reduced import reduced
+from extremal.models import Shallow, double, is_shallow, margin
+
+EFFORTS = ("fast", "tight")
+BATCH = 256  # points at a time
+
+Box = tuple[float, float] | tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """For each point a radius: no perturbation of a smaller or equal norm changes the class.
+
+    0 where a point is misclassified. `boxed` says whether the box was used: a certificate that
+    ignores it holds within the box, too. `methods` names the bounds, and `method` (n,) which of
+    them gave each radius, -1 where none did.
+    """
+
+    radius: Tensor  # (n,) float64
+    norm: str
+    boxed: bool
+    methods: tuple[str, ...]
+    method: Tensor  # (n,) int64
+
+
+def radius(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    norm: str = "l2",
+    box: Box | None = None,
+    effort: Literal["fast", "tight"] = "tight",
+    attacked: Tensor | None = None,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> Tensor:
+    """Certified radii (n,) in float64, as `certificate` finds them."""
+    return certificate(
+        net,
+        x,
+        y,
+        norm=norm,
+        box=box,
+        effort=effort,
+        attacked=attacked,
+        batch=batch,
+        progress=progress,
+    ).radius
+
+
+def certificate(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    norm: str = "l2",
+    box: Box | None = None,
+    effort: Literal["fast", "tight"] = "tight",
+    attacked: Tensor | None = None,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> Certificate:
+    """Radii (n,) at which each point of x (n, dim) provably keeps its class y.
+
+    For a `PReLUNet` or a `Grouped` one. l2: the closed form for clustered neurons, linear bounds
+    ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
+    and linf: linear bounds, within the box. Any other network that is a chain of linear layers and
+    known activations: its Lipschitz constant. `attacked` (n, dim) may hold points that are known to
+    break the class in l2 without a box (`attack.minimal`'s x_adv), to save finding them.
+    Deterministic.
+    """
+    y = check_points(net, x, y)
+    _check.choice("norm", norm, NORMS)
+    _check.choice("effort", effort, EFFORTS)
+    _check.integer("batch", batch, minimum=1)
+    ball = Ball(norm, 0.0, box)
+    ball.bounds(x)
+    same = attacked is None or (isinstance(attacked, Tensor) and attacked.shape == x.shape)
+    _check.require(same, "attacked", f"be None or like x, {tuple(x.shape)}", "another shape")
+    margins = _margins(net, x, y)
+    right = torch.nonzero(margins > 0).squeeze(1)
+    found = _Found.nothing(x, norm)
+    if len(right) == 0:
+        return found.certificate(False)
+    if not is_shallow(net):
+        found.raise_to(right, lipschitz_radii(net, margins[right], norm, x.shape[1]), "lipschitz")
+        return found.certificate(False)
+    form, slack = reduced(net, x[right], margins[right])
+    with Bar("certify", len(right), progress) as bar:
+        for at in batches(len(right), batch):
+            rows = right[at]
+            if norm == "l2":
+                known = None if attacked is None else attacked[rows]
+                _certify_l2(net, form, slack, x[rows], y[rows], rows, effort, known, found)
+            else:
+                found.raise_to(rows, boxed_radii(form, x[rows], y[rows], ball, slack), "linear")
+            bar.done(at.stop)
+    return found.certificate(norm != "l2" and box is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    """The largest radius of each point so far and what gave it, updated in place."""
+
+    radius: Tensor
+    method: Tensor
+    names: list[str]
+    norm: str
+
+    @classmethod
+    def nothing(cls, x: Tensor, norm: str) -> _Found:
+        zero = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+        return cls(zero, torch.full_like(zero, -1).long(), [], norm)
+
+    def raise_to(self, rows: Tensor, radii: Tensor, name: str) -> None:
+        """Take radii (len(rows),) where they are larger than before."""
+        if name not in self.names:
+            self.names.append(name)
+        better = radii > self.radius[rows]
+        self.radius[rows[better]] = radii[better]
+        self.method[rows[better]] = self.names.index(name)
+
+    def certificate(self, boxed: bool) -> Certificate:
+        return Certificate(self.radius, self.norm, boxed, tuple(self.names), self.method)
+
+
+def _certify_l2(
+    net: nn.Module,
+    form: Shallow,
+    slack: float,
+    x: Tensor,
+    y: Tensor,
+    rows: Tensor,
+    effort: str,
+    attacked: Tensor | None,
+    found: _Found,
+) -> None:
+    """All levels for correctly classified points."""
+    seen = points(form, x)
+    mine = form.own(y)
+    own = form.outputs(x.double()).masked_fill(~mine, -torch.inf).argmax(1)
+    less = torch.full_like(seen.square, slack)
+    found.raise_to(rows, clustered_radii(seen, own, ~mine, less), "clustered")
+    if effort == "tight" and attacked is None:
+        attacked = shortest(net, x, y, norm="l2").x_adv
+    delta = torch.zeros_like(x) if attacked is None else attacked - x
+    upper = _upper(form, x, delta)
+    task = Task(seen, own, ~mine, less, _move(form, x, delta))
+    found.raise_to(rows, fast_radii(task, upper), "linear")
+    if effort == "tight":
+        found.raise_to(rows, tight_radii(task, upper, found.radius[rows]), "parabolas")
+
+
+def _upper(form: Shallow, x: Tensor, delta: Tensor) -> Tensor:
+    """Where to begin: the attacked radius, or the distance of the centre if there is none."""
+    size = torch.linalg.vector_norm(delta.double(), dim=1)
+    center = form.preparation.center
+    far = torch.linalg.vector_norm((x if center is None else x - center).double(), dim=1)
+    return torch.where(size > 0, size, far.clamp(min=1e-12))
+
+
+def _move(form: Shallow, x: Tensor, delta: Tensor) -> Move:
+    """The attack as certificates see it, in the coordinates of the prepared points."""
+    z = form.preparation.residue(x.double())
+    step = form.preparation.scale * delta.double()
+    inner, square = (z * step).sum(1), (step * step).sum(1)
+    return Move(step @ form.directions.T, inner, square)
+
+
+def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    twin = double(net)
+    with torch.no_grad():
+        parts = [margin(twin, x[at].double(), y[at]) for at in batches(len(x), BATCH)]
+    return torch.cat(parts)

@@ -1,0 +1,253 @@
+"""One contract for every attack: what it returns holds in float64, whatever the network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from extremal.attack import AttackResult, Ball, pgd, published_pgd, run
+from extremal.attack.apgd import apgd
+from extremal.attack.auto_attack import auto_attack
+from extremal.attack.boundary import boundary
+from extremal.attack.foolbox_attack import foolbox_attack
+from extremal.attack.modules import Flat
+from extremal.attack.random_search import random_search
+from extremal.models import Grouped, Kaiming, PReLUNet, Preparation
+from tests.attack.balls import BOXES, NORMS, make_box, make_points
+
+DIM, COUNT = 16, 6
+RADII = {"l1": 1.5, "l2": 0.5, "linf": 0.15}
+
+
+@dataclass(frozen=True)
+class Case:
+    """An attack with its settings: what it can do, and whether chance has a part in it."""
+
+    attack: Callable[..., AttackResult]
+    settings: dict
+    norms: tuple[str, ...] = NORMS
+    boxes: tuple[str, ...] = BOXES
+    by_ball: bool = True
+    radius: bool = True
+    random: bool = False
+
+    def __call__(self, net, x, y, norm, box, generator, radius=None, **others):
+        radius = RADII[norm] if radius is None else radius
+        settings = {**self.settings, **others, "generator": generator}
+        if self.attack in (pgd, published_pgd):
+            settings.pop("generator")
+        if self.attack is published_pgd:
+            return published_pgd(net, x, y, radius=radius, **others)
+        if self.by_ball:
+            return self.attack(net, x, y, ball=Ball(norm, radius, box), **settings)
+        if self.radius:
+            settings["radius"] = radius
+        return self.attack(net, x, y, norm=norm, box=box, **settings)
+
+
+def fmn(net, x, y, *, norm, **settings):
+    """The minimising attack of foolbox for each norm."""
+    name = {"l1": "L1FMNAttack", "l2": "L2FMNAttack", "linf": "LInfFMNAttack"}[norm]
+    return foolbox_attack(net, x, y, attack=name, options={"steps": 10}, norm=norm, **settings)
+
+
+ATTACKS = {
+    "pgd": Case(pgd, {"steps": 10, "step": 0.1}),
+    "published-pgd": Case(published_pgd, {}, norms=("l2",), boxes=("none",)),
+    "run": Case(run, {"steps": 10}, by_ball=False, random=True),
+    "apgd": Case(apgd, {"steps": 10}),
+    "apgd-random": Case(
+        apgd,
+        {"steps": 8, "objective": "cross-entropy", "start": "random", "restarts": 2},
+        random=True,
+    ),
+    "apgd-targeted": Case(apgd, {"steps": 10, "objective": "dlr", "targets": 3}),
+    "random-search": Case(random_search, {"steps": 25}, random=True),
+    "boundary": Case(boundary, {"steps": 10, "targets": 2}, by_ball=False, radius=False),
+    "autoattack": Case(auto_attack, {"version": "apgd-ce"}, by_ball=False, random=True),
+    "autoattack-square": Case(
+        auto_attack, {"version": "square", "queries": 10}, by_ball=False, random=True
+    ),
+    "foolbox-fmn": Case(fmn, {}, by_ball=False, radius=False),
+}
+
+
+def shallow(outputs: int, **settings) -> PReLUNet:
+    generator = torch.Generator().manual_seed(3)
+    return PReLUNet(DIM, 20, 3.0, outputs, init=Kaiming(), generator=generator, **settings)
+
+
+def prepared(outputs: int) -> PReLUNet:
+    middle = Preparation(scale=1.5, center=torch.full((DIM,), 0.4), normalize=2 / 3)
+    return shallow(outputs, bias=True, hidden_bias=True, preparation=middle)
+
+
+def layers(*parts: nn.Module) -> nn.Module:
+    generator = torch.Generator().manual_seed(4)
+    net = nn.Sequential(*parts)
+    for parameter in net.parameters():
+        nn.init.normal_(parameter, std=0.4, generator=generator)
+    return net
+
+
+MODELS = {
+    "one-logit": lambda: shallow(1, preparation=Preparation(center=torch.full((DIM,), 0.4))),
+    "two-class": lambda: prepared(2),
+    "ten-class": lambda: prepared(10),
+    "grouped": lambda: Grouped(prepared(6), torch.tensor([0, 1, 2, 0, 1, 2])),
+    "mlp": lambda: layers(nn.Linear(DIM, 12), nn.Tanh(), nn.Linear(12, 4)),
+    "conv": lambda: Flat(
+        layers(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)), (1, 4, 4)
+    ),
+}
+
+
+def scene(model: str, box: str) -> tuple[nn.Module, Tensor, Tensor]:
+    """Points that the network gets right, but for the last one."""
+    net = MODELS[model]()
+    x = make_points(box, COUNT, DIM, torch.Generator().manual_seed(5)).float()
+    with torch.no_grad():
+        out = net(x)
+    if out.ndim == 1:
+        y = torch.where(out > 0, 1, -1)
+        y[-1] *= -1
+    else:
+        y = out.argmax(1)
+        y[-1] = (y[-1] + 1) % out.shape[1]
+    return net, x, y
+
+
+def float_box(kind: str) -> tuple[float, float] | tuple[Tensor, Tensor] | None:
+    box = make_box(kind, DIM)
+    return tuple(end.float() for end in box) if kind == "tensors" else box
+
+
+def margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        out = net.double()(x.double())
+    if out.ndim == 1:
+        return y * out
+    own = out.gather(1, y[:, None]).squeeze(1)
+    others = [out[i, torch.arange(out.shape[1]) != y[i]].max() for i in range(len(y))]
+    return own - torch.stack(others)
+
+
+def sizes(norm: str, x: Tensor, x_adv: Tensor) -> Tensor:
+    order = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}[norm]
+    return torch.linalg.vector_norm(x_adv.double() - x.double(), order, dim=1)
+
+
+def places(case: Case, model: str) -> list[tuple[str, str]]:
+    """Three norms and boxes for each model, all nine in three models."""
+    turn = list(MODELS).index(model)
+    mine = [(norm, BOXES[(i + turn) % 3]) for i, norm in enumerate(NORMS)]
+    allowed = [(norm, box) for norm, box in mine if norm in case.norms and box in case.boxes]
+    return allowed or [(case.norms[0], case.boxes[0])]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("name", ATTACKS)
+def test_what_is_returned_holds_in_float64(name, model):
+    case = ATTACKS[name]
+    for norm, kind in places(case, model):
+        net, x, y = scene(model, kind)
+        before, box = x.clone(), float_box(kind)
+        result = case(net, x, y, norm, box, torch.Generator().manual_seed(0))
+        assert torch.equal(x, before)
+        assert result.x_adv.shape == x.shape
+        assert result.x_adv.dtype == x.dtype
+        assert bool(torch.isfinite(result.x_adv).all())
+        size = sizes(norm, x, result.x_adv)
+        if case.radius:
+            assert bool((size <= RADII[norm] * (1 + 1e-5)).all())
+        if box is not None:
+            assert bool(((result.x_adv >= box[0]) & (result.x_adv <= box[1])).all())
+        found = margins(net, result.x_adv, y)
+        assert torch.equal(result.success, found <= 0)
+        torch.testing.assert_close(result.margin, found)
+        wanted = torch.where(result.success, size, torch.inf)
+        torch.testing.assert_close(result.radius, wanted)
+        assert float(result.radius[-1]) == 0.0
+        assert result.name[-1] == "clean"
+        assert torch.equal(result.x_adv[-1], x[-1])
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_far_enough_something_breaks(name):
+    """So that the contract is about more than points that stand."""
+    case, broken = ATTACKS[name], 0
+    for norm in case.norms:
+        net, x, y = scene("one-logit", "none")
+        result = case(net, x, y, norm, None, torch.Generator().manual_seed(0), 4 * RADII[norm])
+        broken += int(result.success[:-1].sum())
+    assert broken >= 2 * len(case.norms)
+
+
+@pytest.mark.parametrize("name", [name for name in ATTACKS if name != "published-pgd"])
+def test_one_seed_gives_the_same_bytes(name):
+    case = ATTACKS[name]
+    net, x, y = scene("ten-class", case.boxes[-1])
+    norm, box = case.norms[-1], float_box(case.boxes[-1])
+    first, again, other = (
+        case(net, x, y, norm, box, torch.Generator().manual_seed(seed), 0.1).x_adv
+        for seed in (1, 1, 2)
+    )
+    assert first.numpy().tobytes() == again.numpy().tobytes()
+    assert case.random or torch.equal(first, other)
+
+
+@pytest.mark.parametrize("name", [name for name, case in ATTACKS.items() if not case.random])
+def test_batches_do_not_change_what_is_found(name):
+    case = ATTACKS[name]
+    net, x, y = scene("ten-class", case.boxes[-1])
+    x, norm, box = x.double(), case.norms[-1], float_box(case.boxes[-1])
+    whole = case(net, x, y, norm, box, torch.Generator().manual_seed(1))
+    parts = case(net, x, y, norm, box, torch.Generator().manual_seed(1), batch=4)
+    assert whole.name == parts.name
+    torch.testing.assert_close(whole.margin, parts.margin, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_per_sample_radii(name):
+    case = ATTACKS[name]
+    if not case.radius or case.attack is auto_attack:
+        return
+    net, x, y = scene("mlp", case.boxes[-1])
+    norm, box = case.norms[-1], float_box(case.boxes[-1])
+    radius = RADII[norm] * torch.linspace(0.0, 2.0, COUNT, dtype=torch.float64)
+    result = case(net, x, y, norm, box, torch.Generator().manual_seed(0), radius)
+    assert bool((sizes(norm, x, result.x_adv) <= radius * (1 + 1e-5)).all())
+    assert not bool(result.success[0])
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_bad_input_is_named(name):
+    case = ATTACKS[name]
+    net, x, y = scene("ten-class", "none")
+    norm, generator = case.norms[-1], torch.Generator()
+    hole = x.clone()
+    hole[2, 3] = torch.nan
+    for said, points, labels in [
+        ("x must be finite", hole, y),
+        ("x must be a floating-point tensor of shape", x[0], y),
+        ("x must be a floating-point tensor of shape", x.long(), y),
+        ("y must have shape", x, y[:3]),
+        ("y must lie in 0..9", x, y + 9),
+        ("y must be whole numbers", x, y + 0.5),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            case(net, points, labels, norm, None, generator)
+    with pytest.raises(ValueError, match=r"net must be a torch\.nn\.Module"):
+        case(lambda x: x, x, y, norm, None, generator)
+    with pytest.raises(ValueError, match="batch must be an integer >= 1"):
+        case(net, x, y, norm, None, generator, batch=0)
+    if len(case.boxes) > 1:
+        with pytest.raises(ValueError, match="x must lie in the box"):
+            case(net, x + 2.0, y, norm, (0.0, 1.0), generator)
+    if case.random:
+        with pytest.raises(ValueError, match=r"generator must be a torch\.Generator"):
+            case(net, x, y, norm, None, 3)
