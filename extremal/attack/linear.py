@@ -136,7 +136,7 @@ def walk(
 
 
 def pair_weights(task: Problem, out: Tensor, own: Tensor, targets: Tensor | None) -> Tensor:
-    """The weights (n, h) of f_t - f_own: the own output that is best, and the target or the rival."""
+    """The weights (n, h) of f_t - f_own: the best own output, and the target or the rival."""
     mine = out.masked_fill(~own, -torch.inf).argmax(1)
     other = out.masked_fill(own, -torch.inf).argmax(1) if targets is None else targets
     return task.form.weights[other] - task.form.weights[mine]

@@ -1,4 +1,4 @@
-"""The smallest radius at which a shallow network breaks, for each point: the whole curve at once."""
+"""The smallest radius at which a shallow network breaks, point by point: a whole curve at once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from extremal.attack.ball import Ball
 from extremal.attack.linear import Best, check_shallow, directed_starts, pair_weights, walk
 from extremal.attack.nearest import nearest
 from extremal.attack.problem import Problem, problem
-from extremal.attack.recheck import BATCH, batches, check_points, verified
+from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
 from extremal.attack.result import AttackResult
 from extremal.models import best_gap
 
@@ -21,6 +21,9 @@ ROUNDS = ((None, 5), (4, 5), (2, 6))  # targets that are kept, and linearised st
 MOMENTUM = 0.5  # of the gradient: without it p = 1 goes to and fro between two linear pieces
 SHRINK = (0.9, 0.97, 0.99)  # radii of the polish, as shares of the one found
 LAST = 4  # linearised steps at the end
+STRETCH = (1.0003, 1.001, 1.003, 1.01, 1.03)  # of what the network itself does not take as broken
+NEARER = 0.97  # of the radius found, at which other ways are looked for
+AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
 POLISH = 3  # full linear steps at each of them
 
 
@@ -74,8 +77,11 @@ def shortest(
         for at in batches(len(x), batch):
             rows = torch.arange(at.start, at.stop, device=x.device)
             _linearised(task, best, rows)
-            _directed(task, best, rows)
+            _directed(task, best, rows, NEARER)
             _polish(task, best, rows)
+            if len(task.form.directions) <= FEW:
+                _directed(task, best, rows, AGAIN)
+                _polish(task, best, rows)
             bar.done(at.stop)
     return _settled(net, x, y, task, best)
 
@@ -138,15 +144,15 @@ def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
     return order[place < kept]
 
 
-def _directed(task: Problem, best: Shortest, rows: Tensor) -> None:
-    """Full linear steps from starts toward opposing neurons, at a little less than the radius found.
+def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None:
+    """Full linear steps from starts toward opposing neurons, at a share of the radius found.
 
     Where nothing was found yet, at the distance of the centre, where a network without biases is 0.
     """
     size = best.size[rows]
     center = task.form.preparation.center
     far = task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
-    part, inner = _inside(task, best, rows, torch.where(size.isinf(), far, 0.97 * size))
+    part, inner = _inside(task, best, rows, torch.where(size.isinf(), far, share * size))
     every = torch.arange(len(rows), device=rows.device)
     for start in directed_starts(part):
         alive = inner.standing(every)
@@ -191,31 +197,20 @@ def _inside(task: Problem, best: Shortest, rows: Tensor, radius: Tensor) -> tupl
     return part, Best(torch.zeros_like(part.x), never, best.enough[rows])
 
 
-STRETCH = (1.0, 1.0003, 1.001, 1.003, 1.01, 1.03)
-
-
 def _settled(net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Shortest) -> AttackResult:
-    """The perturbations found, a little longer where the network itself asks for it."""
-    found = torch.nonzero(best.size.isfinite()).squeeze(1)
-    delta = task.lift(best.delta)
-    result: AttackResult | None = None
-    x_adv = x.clone()
-    free = Ball(best.norm, 0.0, task.ball.box)
-    left = found
+    """The perturbations found, verified, and a little longer where the network asks for it."""
+    delta = task.lift(torch.where(best.size.isfinite().unsqueeze(1), best.delta, 0.0))
+    result = _landed(net, x, y, delta, task.ball)
     for stretch in STRETCH:
-        radius = stretch * best.size[left]
-        ball = replace(free, radius=radius)
-        x_adv[left] = ball.land(ball.project(stretch * delta[left], x[left]), x[left])
-        part = verified(
-            net,
-            x[left],
-            y[left],
-            x_adv[left],
-            replace(free, radius=1.001 * radius + 1e-30),
-            "shortest",
-        )
-        left = left[~part.success]
+        left = torch.nonzero(~result.success & best.size.isfinite()).squeeze(1)
         if len(left) == 0:
             break
-    radius = free.norms(x_adv - x)
-    return verified(net, x, y, x_adv, replace(free, radius=radius), "shortest")
+        longer = _landed(net, x[left], y[left], stretch * delta[left], task.ball)
+        result = result.merged(left, longer)
+    return result
+
+
+def _landed(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, like: Ball) -> AttackResult:
+    """x + delta, cut by the box, as the re-check sees it."""
+    ball = replace(like, radius=like.norms(delta) * (1.0 + SLACK))
+    return verified(net, x, y, ball.land(ball.project(delta, x), x), ball, "shortest")

@@ -1,14 +1,14 @@
 """Closed-form radii for networks without biases whose neurons sit in clusters.
 
 For a pair the margin's sign is that of A - B, A = (sum_own a_j relu(<z, u_j>)^p)^(1/p) over the
-neurons with a_j > 0 and B the same over those with a_j < 0, |a_j|: both convex and 1-homogeneous. So
-A(z + d) >= A + <v, d> with v its gradient, and B(z + d) <= B + B(d). Split sum |a_j| u_j u_j' of
+neurons with a_j > 0 and B the same with |a_j| over those with a_j < 0: both are convex and
+1-homogeneous. So A(z + d) >= A + <v, d> with v its gradient, and B(z + d) <= B + B(d). Split sum |a_j| u_j u_j' of
 the others into its top eigenvectors T and the rest R; then B(d) <= l |d_T| + l_R |d_R| and
 
     rho = (A - B) / sqrt((|v_T| + l)^2 + (|v_R| + l_R)^2).
 
-For p >= 2, |t|^p <= t^2 max|t|^(p-2) gives l = lambda_1^(1/p) and l_R = min((sum |a_j| eta_j^p)^(1/p),
-(max eta^(p-2) lambda_(k+1))^(1/p)), eta_j = |P_R u_j|. For p < 2, power means give
+For p >= 2, |t|^p <= t^2 max|t|^(p-2) gives l = lambda_1^(1/p) and, with eta_j = |P_R u_j|, l_R =
+min((sum |a_j| eta_j^p)^(1/p), (max eta^(p-2) lambda_(k+1))^(1/p)). For p < 2, power means give
 l = m^(1/p - 1/2) lambda_1^(1/2) with m = sum |a_j|, and l_R alike.
 """
 

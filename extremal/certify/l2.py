@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from extremal.certify.even import even_bound
 from extremal.certify.linear import linear_bound
 from extremal.certify.move import Move, descend, rest, value
-from extremal.certify.pairs import Pairs, Points
+from extremal.certify.pairs import Pairs, Points, points
+from extremal.certify.reduced import Reduced
+from extremal.certify.slices import sliced
 from extremal.certify.tight import first_bound, raised
 from extremal.models.power import relu_power
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound on M must exceed
 HALVINGS = 14  # of the fast level: a ten-thousandth of the first interval
 ROUNDS = 8  # radii that the tight level tries for a point
-FIRST = 0.995  # of the attacked radius
+FIRST = 0.992  # of the attacked radius
+LEAST = 0.005  # by what the next radius is smaller, doubled from one to the next
 DESCENT = 12  # full linear steps toward the worst perturbation of a pair
-ASCENT = 12  # steps that raise a bound
-AT_ONCE = 48  # pairs whose matrices are in memory together
+AHEAD = 2.5  # times the multiplier that the move suggests: where ascent begins
+AT_ONCE, IN_SLICES = 48, 16  # pairs whose matrices are in memory together
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,12 +37,42 @@ class Task:
     slack: Tensor  # (n,): what another network's margin may be below this one's
     attack: Move  # (n,): a perturbation that breaks each point, for directions
 
+    def take(self, index: Tensor) -> Task:
+        """The chosen points."""
+        return Task(
+            self.points.take(index),
+            self.own[index],
+            self.foreign[index],
+            self.slack[index],
+            self.attack.take(index),
+        )
+
     def pairs(self, rows: Tensor, radius: Tensor) -> tuple[Pairs, Tensor, Tensor]:
-        """All pairs of the points at `rows`, at radii (len(rows),); their places; what they need."""
+        """All pairs of the points at `rows`, at radii of theirs; their places, and needs."""
         place, target = self.foreign[rows].nonzero(as_tuple=True)
         row = rows[place]
         pairs = self.points.pairs(row, self.own[row], target, radius[place])
         return pairs, place, needed(pairs, self.slack[row])
+
+
+def l2_task(small: Reduced, x: Tensor, y: Tensor, attacked: Tensor | None) -> tuple[Task, Tensor]:
+    """The task for correctly classified points x (n, dim), and radii (n,) to begin with.
+
+    Those of the points `attacked` (n, dim), or the distance of the centre, where a network without
+    biases is zero.
+    """
+    form, x = small.form, x.double()
+    delta = torch.zeros_like(x) if attacked is None else attacked.double() - x
+    mine = form.own(y)
+    own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
+    seen = points(form, x)
+    z, step = form.preparation.residue(x), form.preparation.scale * delta
+    attack = Move(step @ form.directions.T, (z * step).sum(1), (step * step).sum(1))
+    size = torch.linalg.vector_norm(delta, dim=1)
+    center = form.preparation.center
+    far = torch.linalg.vector_norm(x if center is None else x - center, dim=1)
+    upper = torch.where(size > 0, size, far.clamp(min=1e-12))
+    return Task(seen, own, ~mine, torch.full_like(size, small.slack), attack), upper
 
 
 def needed(pairs: Pairs, slack: Tensor) -> Tensor:
@@ -47,14 +82,16 @@ def needed(pairs: Pairs, slack: Tensor) -> Tensor:
     return ROUNDING * ((pairs.a.abs() * high).sum(1) + pairs.beta.abs() * top) + slack * top
 
 
-def fast_radii(task: Task, upper: Tensor) -> Tensor:
-    """The largest radius up to `upper` (n,) that linear bounds certify, (n,), by bisection."""
+def bisected_radii(
+    task: Task, upper: Tensor, bound: Callable[[Pairs, Move], Tensor] = linear_bound
+) -> Tensor:
+    """The largest radius up to `upper` (n,) that a quick bound certifies, (n,), by bisection."""
     rows = torch.arange(len(upper), device=upper.device)
     low, high = torch.zeros_like(upper), upper.clone()
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         pairs, place, need = task.pairs(rows, middle)
-        good = _all(linear_bound(pairs, rest(pairs)) > need, place, len(rows))
+        good = _all(bound(pairs, rest(pairs)) > need, place, len(rows))
         low, high = torch.where(good, middle, low), torch.where(good, high, middle)
     return low
 
@@ -62,18 +99,19 @@ def fast_radii(task: Task, upper: Tensor) -> Tensor:
 def tight_radii(task: Task, upper: Tensor, lower: Tensor) -> Tensor:
     """The largest radius that was certified, (n,), beginning just under `upper`, the attacked one.
 
-    Where a radius fails, the next one is smaller by what the bound lacked.
+    Where a radius fails the next one is smaller: by a half to one percent at first, then more.
     """
     found = lower.clone()
     radius = FIRST * upper
     rows = torch.nonzero(radius > lower).squeeze(1)
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         if len(rows) == 0:
             break
         lacks = _lacks(task, rows, radius[rows])
         good = lacks <= 0
         found[rows[good]] = radius[rows[good]]
-        radius[rows] = radius[rows] * (1.0 - (1.2 * lacks + 0.003).clamp(0.005, 0.4))
+        step = LEAST * 2.0**turn
+        radius[rows] = radius[rows] * (1.0 - (0.5 * lacks).clamp(step, min(2.0 * step, 0.5)))
         rows = rows[~good & (radius[rows] > lower[rows])]
     return found
 
@@ -83,7 +121,8 @@ def _lacks(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
     pairs, place, need = task.pairs(rows, radius)
     move = _worst_move(pairs, task.attack.take(rows[place]))
     lack = torch.full_like(need, -1.0)
-    hard = torch.nonzero(linear_bound(pairs, move) <= need).squeeze(1)
+    easy = torch.maximum(linear_bound(pairs, move), even_bound(pairs, move))
+    hard = torch.nonzero(easy <= need).squeeze(1)
     for some in hard.split(AT_ONCE):
         lack[some] = _hard(pairs.take(some), move.take(some), need[some])
     worst = torch.full((len(rows),), -1.0, dtype=need.dtype, device=need.device)
@@ -100,14 +139,23 @@ def _worst_move(pairs: Pairs, attack: Move) -> Move:
 
 
 def _hard(pairs: Pairs, move: Move, need: Tensor) -> Tensor:
-    """What the best parabola lacks, (m,)."""
-    bound = first_bound(pairs, move)
-    best = bound.value.clone()
+    """What the best parabolas lack, (m,): one for the ball, or else one for each of its slices."""
+    first = first_bound(pairs, move)
+    best = first.bound.clone()
     left = torch.nonzero(best <= need).squeeze(1)
-    if len(left) > 0:
-        best[left] = raised(pairs.take(left), bound.take(left), need[left], ASCENT).value
-    lack = (need - best) / bound.scale.clamp(min=1e-300)
-    return torch.where(best > need, -1.0, lack.clamp(min=1e-6)).nan_to_num(nan=1.0, posinf=1.0)
+    if len(left) == 0:
+        return torch.full_like(best, -1.0)
+    part, mu = pairs.take(left), first.mu[left]
+    best[left] = torch.maximum(
+        best[left], raised(part, first.anchor.take(left), AHEAD * mu, need[left])
+    )
+    lack = (need - best) / (first.mu * pairs.radius**2).clamp(min=1e-300)
+    left = torch.nonzero(best <= need).squeeze(1)
+    lack = torch.where(best > need, -1.0, lack.clamp(min=1e-6).nan_to_num(nan=1.0, posinf=1.0))
+    for some in left.split(IN_SLICES):
+        held = sliced(pairs.take(some), move.take(some), first.mu[some], need[some])
+        lack[some[held]] = -1.0
+    return lack
 
 
 def _all(good: Tensor, place: Tensor, count: int) -> Tensor:

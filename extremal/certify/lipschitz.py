@@ -8,6 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal.certify.move import Move
+from extremal.certify.norm_term import span_of_squares
+from extremal.certify.pairs import Pairs
+from extremal.models.power import relu_power, relu_power_with_slope
 
 # The largest slope of each activation; GELU's is at sqrt(2).
 SLOPES: dict[type[nn.Module], float] = {
@@ -26,7 +30,9 @@ SLOPES: dict[type[nn.Module], float] = {
 
 
 def lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Tensor:
-    """Radii (n,) for positive margins (n,): margin / (sqrt(2) L), L the product of the layers' norms.
+    """Radii (n,) for margins (n,): margin / (sqrt(2) L), L the product of the layers' norms.
+
+    Zero where a margin is not positive.
 
     L is the l2 Lipschitz constant of an nn.Sequential of linear layers and known activations; two
     outputs differ by at most sqrt(2) L, one output by L. A ball in linf of radius e lies in one of
@@ -38,8 +44,23 @@ def lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Ten
     constant = 1.0 if outputs[-1] == 1 else math.sqrt(2.0)
     for layer in layers:
         constant *= _slope(layer)
-    radii = margins / max(constant, 1e-300) * (1.0 - 1e-9)
+    radii = margins.clamp(min=0.0) / max(constant, 1e-300) * (1.0 - 1e-9)
     return radii / math.sqrt(dim) if norm == "linf" else radii
+
+
+def lipschitz_bound(pairs: Pairs, move: Move) -> Tensor:
+    """M(0) - rho L for pairs of a shallow network, (m,), L a bound on ||grad M|| in the ball.
+
+    L = lambda_1(U U')^(1/2) || (|a_j| p relu(s_j + rho)^(p-1))_j ||; the term of normalised inputs
+    at its least. The move is of no use to it.
+    """
+    rho = pairs.radius.unsqueeze(1)
+    slope = relu_power_with_slope(pairs.s + rho, pairs.p)[1]
+    largest = torch.linalg.eigvalsh(pairs.gram)[-1]
+    steep = largest.sqrt() * torch.linalg.vector_norm(pairs.a * slope, dim=1)
+    low, high = (end**pairs.power for end in span_of_squares(pairs.square, pairs.radius))
+    level = (pairs.a * relu_power(pairs.s, pairs.p)).sum(1)
+    return level + torch.minimum(pairs.beta * low, pairs.beta * high) - pairs.radius * steep
 
 
 def _chain(net: nn.Module) -> list[nn.Module]:

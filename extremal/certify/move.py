@@ -13,7 +13,10 @@ from extremal.models.power import relu_power, relu_power_with_slope
 
 @dataclass(frozen=True, eq=False)
 class Move:
-    """A perturbation d of each pair by what M can see: e = U d (m, h), <z, d> and ||d||^2 (m,)."""
+    """A perturbation d of each pair by what M can see: e = U d (m, h), <z, d> and ||d||^2 (m,).
+
+    With a cut, e has one more column for <v, d>.
+    """
 
     e: Tensor
     inner: Tensor
@@ -21,9 +24,17 @@ class Move:
 
     @classmethod
     def of(cls, pairs: Pairs, alpha: Tensor, kappa: Tensor) -> Move:
-        """d = U' alpha + kappa z."""
-        e = alpha @ pairs.gram + kappa.unsqueeze(1) * pairs.inner
-        inner = (alpha * pairs.inner).sum(1) + kappa * pairs.square
+        """d = U' alpha + kappa z, and with a cut alpha's last column times v."""
+        seen = pairs.inner
+        if pairs.cut is None:
+            e = alpha @ pairs.gram
+        else:
+            seen = torch.cat([seen, pairs.cut.inner.unsqueeze(1)], 1)
+            hidden, last = alpha[:, :-1], alpha[:, -1:]
+            along = (hidden * pairs.cut.c).sum(1, keepdim=True) + last
+            e = torch.cat([hidden @ pairs.gram + last * pairs.cut.c, along], 1)
+        e = e + kappa.unsqueeze(1) * seen
+        inner = (alpha * seen).sum(1) + kappa * pairs.square
         return cls(e, inner, (alpha * e).sum(1) + kappa * inner)
 
     def w(self, pairs: Pairs) -> Tensor:

@@ -20,8 +20,22 @@ from extremal.models import Shallow
 
 
 @dataclass(frozen=True, eq=False)
+class Cut:
+    """A slice of the ball, low <= <v, d> <= high, across a unit direction v of each pair."""
+
+    c: Tensor  # (m, h): <u_j, v>
+    inner: Tensor  # (m,): <z, v>
+    low: Tensor  # (m,)
+    high: Tensor  # (m,)
+
+    def take(self, index: Tensor) -> Cut:
+        """The chosen pairs."""
+        return Cut(self.c[index], self.inner[index], self.low[index], self.high[index])
+
+
+@dataclass(frozen=True, eq=False)
 class Pairs:
-    """m pairs; `gram` (h, h) is U U'."""
+    """m pairs; `gram` (h, h) is U U'. With a `cut` only that slice of the ball is meant."""
 
     gram: Tensor
     a: Tensor  # (m, h)
@@ -32,6 +46,7 @@ class Pairs:
     radius: Tensor  # (m,): rho
     p: float
     power: float  # k; 0 where inputs are not normalised
+    cut: Cut | None = None
 
     def __len__(self) -> int:
         return len(self.a)
@@ -39,7 +54,42 @@ class Pairs:
     def take(self, index: Tensor) -> Pairs:
         """The chosen pairs."""
         parts = ("a", "beta", "s", "inner", "square", "radius")
-        return replace(self, **{name: getattr(self, name)[index] for name in parts})
+        cut = None if self.cut is None else self.cut.take(index)
+        return replace(self, cut=cut, **{name: getattr(self, name)[index] for name in parts})
+
+    def span(self) -> tuple[Tensor, Tensor]:
+        """The least and the largest pre-activation that each neuron has there, (m, h) each.
+
+        <u_j, d> is at most c t + (1 - c^2)^(1/2) (rho^2 - t^2)^(1/2) where <v, d> = t, which is
+        largest at t = c rho, or at the end of the slice that is nearest to it.
+        """
+        rho = self.radius.unsqueeze(1)
+        if self.cut is None:
+            return self.s - rho, self.s + rho
+        c, low, high = self.cut.c, self.cut.low.unsqueeze(1), self.cut.high.unsqueeze(1)
+        across = (1.0 - c * c).clamp(min=0.0).sqrt()
+
+        def reach(t: Tensor, sign: float) -> Tensor:
+            return c * t + sign * across * (rho * rho - t * t).clamp(min=0.0).sqrt()
+
+        least = reach((-c * rho).clamp(low, high), -1.0)
+        return self.s + least, self.s + reach((c * rho).clamp(low, high), 1.0)
+
+    def products(self, first: Tensor, second: Tensor) -> Tensor:
+        """Inner products (m, k, l) of directions by indices (m, k) and (m, l); v has index h."""
+        count = len(self.gram)
+        rows = self.gram[first.clamp(max=count - 1)]  # (m, k, h)
+        wanted = second.clamp(max=count - 1).unsqueeze(1).expand(-1, rows.shape[1], -1)
+        part = rows.gather(2, wanted)
+        if self.cut is None:
+            return part
+        with_v = torch.nn.functional.pad(self.cut.c, (0, 1), value=1.0)
+        part = torch.where(
+            (first == count).unsqueeze(2), with_v.gather(1, second).unsqueeze(1), part
+        )
+        return torch.where(
+            (second == count).unsqueeze(1), with_v.gather(1, first).unsqueeze(2), part
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +126,11 @@ class Points:
             p=form.p,
             power=0.0 if self.outer is not None else 0.5 * form.p * self._q,
         )
+
+    def take(self, index: Tensor) -> Points:
+        """The chosen points."""
+        outer = None if self.outer is None else self.outer[index]
+        return replace(self, inner=self.inner[index], square=self.square[index], outer=outer)
 
     @property
     def _q(self) -> float:

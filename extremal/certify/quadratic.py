@@ -14,10 +14,10 @@ from torch import Tensor
 from extremal.certify.move import Move
 from extremal.certify.neuron import opening_above, opening_below
 from extremal.certify.norm_term import line_below, span_of_squares
-from extremal.certify.pairs import Pairs
+from extremal.certify.pairs import Cut, Pairs
 from extremal.models.power import relu_power_with_slope
 
-KINK = 0.15  # anchors of neurons that may switch stay this share of rho from a kink (p = 1)
+KINK = 0.07  # anchors of neurons that may switch stay this share of rho from a kink (p = 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Anchor:
         length = move.square.clamp(min=0.0).sqrt()
         cut = (pairs.radius / length.clamp(min=1e-300)).clamp(max=1.0)
         inside = Move(cut.unsqueeze(1) * move.e, cut * move.inner, cut**2 * move.square)
-        return cls(pairs.s + inside.e, inside.w(pairs))
+        return cls(pairs.s + inside.e[:, : pairs.s.shape[1]], inside.w(pairs))
 
     def toward(self, other: Anchor, share: Tensor) -> Anchor:
         """A share (m,) of the way to another anchor."""
@@ -60,30 +60,45 @@ class Parabola:
     along: Tensor  # (m,)
     even: Tensor  # (m,)
 
+    def cut(self, cut: Cut, weight: Tensor) -> Parabola:
+        """Less weight (m,) times (<v, d> - low) (high - <v, d>), which is >= 0 in the slice."""
+        slope, bend = -weight * (cut.low + cut.high), 2.0 * weight
+        return Parabola(
+            self.constant + weight * cut.low * cut.high,
+            torch.cat([self.slope, slope.unsqueeze(1)], 1),
+            torch.cat([self.bend, bend.unsqueeze(1)], 1),
+            self.along,
+            self.even,
+        )
+
     def take(self, index: Tensor) -> Parabola:
         """The parabolas of the chosen pairs."""
         parts = (self.constant, self.slope, self.bend, self.along, self.even)
         return Parabola(*(part[index] for part in parts))
 
 
-def parabola(pairs: Pairs, anchor: Anchor) -> Parabola:
-    """The parabola below M that touches it at the anchor, but where that is too near a kink."""
+def parabola(pairs: Pairs, anchor: Anchor, *, flat: bool = False) -> Parabola:
+    """The parabola below M that touches it at the anchor, but where that is too near a kink.
+
+    With `flat` no neuron bends upward: those with a_j > 0 have tangents.
+    """
     p, rho = pairs.p, pairs.radius.unsqueeze(1)
-    low, high = pairs.s - rho, pairs.s + rho
+    low, high = pairs.span()
     above = pairs.a < 0
-    x = anchor.x
+    x = anchor.x.clamp(low, high)
     if p < 2.0:
         least = KINK * (2.0 - p) * rho
         near = above & (low < 0) & (high > 0) & (x.abs() < least)
         x = torch.where(near, torch.where(x >= 0, least, -least), x)
     shift = x - pairs.s
     value, slope = relu_power_with_slope(x, p)
-    c = torch.where(above, opening_above(x, low, high, p), opening_below(x, low, high, p))
+    below = torch.zeros_like(x) if flat else opening_below(x, low, high, p)
+    c = torch.where(above, opening_above(x, low, high, p), below)
     span = span_of_squares(pairs.square, pairs.radius)
     constant, rate = line_below(pairs.beta, *span, anchor.w, pairs.power)
-    flat = value - slope * shift + c * shift * shift
+    level = value - slope * shift + c * shift * shift
     return Parabola(
-        constant=(pairs.a * flat).sum(1) + constant + rate * pairs.square,
+        constant=(pairs.a * level).sum(1) + constant + rate * pairs.square,
         slope=pairs.a * (slope - 2.0 * c * shift),
         bend=2.0 * pairs.a * c,
         along=2.0 * rate,

@@ -15,15 +15,14 @@ from extremal.attack.ball import NORMS
 from extremal.attack.recheck import batches, check_points
 from extremal.certify.boxed import boxed_radii
 from extremal.certify.clustered import clustered_radii
-from extremal.certify.l2 import Task, fast_radii, tight_radii
+from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
 from extremal.certify.lipschitz import lipschitz_radii
-from extremal.certify.move import Move
-from extremal.certify.pairs import points
-from extremal.certify.reduced import reduced
-from extremal.models import Shallow, double, is_shallow, margin
+from extremal.certify.reduced import Reduced, reduced
+from extremal.models import double, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
 BATCH = 256  # points at a time
+WEAK = 0.5  # of the attacked radius: below it linear bounds are tried as well
 
 Box = tuple[float, float] | tuple[Tensor, Tensor]
 
@@ -99,23 +98,22 @@ def certificate(
     ball.bounds(x)
     same = attacked is None or (isinstance(attacked, Tensor) and attacked.shape == x.shape)
     _check.require(same, "attacked", f"be None or like x, {tuple(x.shape)}", "another shape")
-    margins = _margins(net, x, y)
-    right = torch.nonzero(margins > 0).squeeze(1)
     found = _Found.nothing(x, norm)
-    if len(right) == 0:
-        return found.certificate(False)
     if not is_shallow(net):
-        found.raise_to(right, lipschitz_radii(net, margins[right], norm, x.shape[1]), "lipschitz")
+        radii = lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1])
+        found.raise_to(torch.arange(len(x), device=x.device), radii, "lipschitz")
         return found.certificate(False)
-    form, slack = reduced(net, x[right], margins[right])
+    small = reduced(net, x, y)
+    right = torch.nonzero(small.margins > 0).squeeze(1)
     with Bar("certify", len(right), progress) as bar:
         for at in batches(len(right), batch):
             rows = right[at]
             if norm == "l2":
                 known = None if attacked is None else attacked[rows]
-                _certify_l2(net, form, slack, x[rows], y[rows], rows, effort, known, found)
+                _certify_l2(net, small, x[rows], y[rows], rows, effort, known, found)
             else:
-                found.raise_to(rows, boxed_radii(form, x[rows], y[rows], ball, slack), "linear")
+                radii = boxed_radii(small.form, x[rows], y[rows], ball, small.slack)
+                found.raise_to(rows, torch.minimum(radii, small.limit(x[rows], norm)), "linear")
             bar.done(at.stop)
     return found.certificate(norm != "l2" and box is not None)
 
@@ -148,8 +146,7 @@ class _Found:
 
 def _certify_l2(
     net: nn.Module,
-    form: Shallow,
-    slack: float,
+    small: Reduced,
     x: Tensor,
     y: Tensor,
     rows: Tensor,
@@ -158,35 +155,21 @@ def _certify_l2(
     found: _Found,
 ) -> None:
     """All levels for correctly classified points."""
-    seen = points(form, x)
-    mine = form.own(y)
-    own = form.outputs(x.double()).masked_fill(~mine, -torch.inf).argmax(1)
-    less = torch.full_like(seen.square, slack)
-    found.raise_to(rows, clustered_radii(seen, own, ~mine, less), "clustered")
     if effort == "tight" and attacked is None:
         attacked = shortest(net, x, y, norm="l2").x_adv
-    delta = torch.zeros_like(x) if attacked is None else attacked - x
-    upper = _upper(form, x, delta)
-    task = Task(seen, own, ~mine, less, _move(form, x, delta))
-    found.raise_to(rows, fast_radii(task, upper), "linear")
+    task, upper = l2_task(small, x, y, attacked)
+    limit = small.limit(x, "l2")
+
+    def raise_to(some: Tensor, radii: Tensor, name: str) -> None:
+        found.raise_to(rows[some], torch.minimum(radii, limit[some]), name)
+
+    every = torch.arange(len(rows), device=rows.device)
+    raise_to(every, clustered_radii(task.points, task.own, task.foreign, task.slack), "clustered")
     if effort == "tight":
-        found.raise_to(rows, tight_radii(task, upper, found.radius[rows]), "parabolas")
-
-
-def _upper(form: Shallow, x: Tensor, delta: Tensor) -> Tensor:
-    """Where to begin: the attacked radius, or the distance of the centre if there is none."""
-    size = torch.linalg.vector_norm(delta.double(), dim=1)
-    center = form.preparation.center
-    far = torch.linalg.vector_norm((x if center is None else x - center).double(), dim=1)
-    return torch.where(size > 0, size, far.clamp(min=1e-12))
-
-
-def _move(form: Shallow, x: Tensor, delta: Tensor) -> Move:
-    """The attack as certificates see it, in the coordinates of the prepared points."""
-    z = form.preparation.residue(x.double())
-    step = form.preparation.scale * delta.double()
-    inner, square = (z * step).sum(1), (step * step).sum(1)
-    return Move(step @ form.directions.T, inner, square)
+        raise_to(every, tight_radii(task, upper, found.radius[rows]), "parabolas")
+    weak = torch.nonzero(found.radius[rows] < WEAK * upper).squeeze(1)
+    if len(weak) > 0:
+        raise_to(weak, bisected_radii(task.take(weak), upper[weak]), "linear")
 
 
 def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -1,9 +1,9 @@
 """The best parabola for each pair: anchors and multipliers that raise the bound.
 
-The bound is a concave function of parabolas and multiplier together, and the parabola of one neuron
-is best when it touches where the minimum is. So anchors move a share of the way to the minimiser
-that the dual gives, and the multiplier down where that is inside the ball and up where it is not; a
-step that does not raise the bound is undone, and the next one is shorter.
+The bound is a concave function of parabolas and multipliers together, and the parabola of one
+neuron is best when it touches where the minimum is. So anchors move a share of the way to the
+minimiser that the dual gives, and each multiplier down where its constraint holds there and up
+where it does not; a step that does not raise the bound is undone, and the next one is shorter.
 """
 
 from __future__ import annotations
@@ -18,57 +18,102 @@ from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Anchor, multiplier, parabola
 from extremal.certify.trust import Dual, dual
 
-FIRST = 2.5  # times the multiplier that the anchor suggests: where ascent begins if that fails
-MORE = 6  # times that it grows where it is still too small
+STEPS = 12  # of ascent
+MORE, FACTOR = (
+    6,
+    1.7,
+)  # times that the ball's multiplier grows where it is too small, and by how much
 SHARE = 0.5  # of the way that anchors move at first
 GROW, SHRINK, LARGEST = 1.3, 0.5, 0.9  # of that share, after a step that raised the bound or not
-LOWER = 0.5  # of the share, for the multiplier
+RATE = 0.5  # of the share, for multipliers
+BEND = 4.0  # times the ball's multiplier: the first one of a slice
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
-    """The best bound on M so far, (m,), and its scale ||grad M|| rho, which is M's fall per radius."""
+class First:
+    """The bound at a move with the multiplier that belongs to it, and where ascent may begin."""
 
-    value: Tensor
-    scale: Tensor
+    bound: Tensor  # (m,)
+    mu: Tensor  # (m,)
     anchor: Anchor
 
-    def take(self, index: Tensor) -> Bound:
-        """The bounds of the chosen pairs."""
-        return Bound(self.value[index], self.scale[index], self.anchor.take(index))
 
-
-def first_bound(pairs: Pairs, move: Move) -> Bound:
-    """The bound of the parabola at a move, with the multiplier that belongs to it."""
+def first_bound(pairs: Pairs, move: Move) -> First:
+    """The bound of the parabola that touches M at a move."""
     anchor = Anchor.at(pairs, move)
     q = parabola(pairs, anchor)
     mu = multiplier(pairs, q, move)
-    return Bound(dual(pairs, q, mu).bound, mu * pairs.radius**2, anchor)
+    return First(dual(pairs, q, mu).bound, mu, anchor)
 
 
-def raised(pairs: Pairs, start: Bound, need: Tensor, steps: int) -> Bound:
-    """The bound after `steps` steps of ascent, or fewer where it exceeds `need` (m,) before."""
-    anchor = start.anchor
-    mu = FIRST * start.scale / pairs.radius**2
-    q = parabola(pairs, anchor)
-    now = dual(pairs, q, mu)
-    for _ in range(MORE):
-        if bool(now.bound.isfinite().all()):
+def raised(pairs: Pairs, anchor: Anchor, mu: Tensor, need: Tensor) -> Tensor:
+    """The bound (m,) after some steps of ascent, or fewer where it exceeds `need` (m,) before."""
+    best = torch.full_like(need, -torch.inf)
+    index = torch.arange(len(need), device=need.device)  # of the pairs still on their way
+    state = _State(anchor, mu, BEND * mu, torch.full_like(mu, SHARE))
+    state, now = _begun(pairs, state)
+    for step in range(STEPS + 1):
+        best[index] = torch.maximum(best[index], now.bound)
+        on = torch.nonzero(best[index] <= need[index]).squeeze(1)
+        if len(on) == 0 or step == STEPS:
             break
-        mu = torch.where(now.bound.isfinite(), mu, 1.7 * mu)
-        now = dual(pairs, q, mu)
-    share = torch.full_like(mu, SHARE)
-    for _ in range(steps):
-        if bool((now.bound > need).all()):
-            break
+        if len(on) < len(index):
+            index, pairs, state, now = index[on], pairs.take(on), state.take(on), now.take(on)
+        trial = state.moved(pairs, now)
+        new = trial.dual(pairs)
+        better = new.bound > now.bound
+        state, now = trial.after(better, state), new.where(better, now)
+    return best
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """Where the ascent is: anchors, the ball's multiplier, the slice's one, and the next share."""
+
+    anchor: Anchor
+    mu: Tensor
+    weight: Tensor
+    share: Tensor
+
+    def take(self, index: Tensor) -> _State:
+        """The chosen pairs."""
+        anchor = self.anchor.take(index)
+        return _State(anchor, self.mu[index], self.weight[index], self.share[index])
+
+    def dual(self, pairs: Pairs) -> Dual:
+        """The bound there, and its minimiser."""
+        q = parabola(pairs, self.anchor)
+        return dual(pairs, q if pairs.cut is None else q.cut(pairs.cut, self.weight), self.mu)
+
+    def moved(self, pairs: Pairs, now: Dual) -> _State:
+        """One step on."""
+        rate = RATE * self.share
         inside = now.move.square < pairs.radius**2
-        trial_mu = mu * torch.where(inside, 1.0 - LOWER * share, 1.0 + LOWER * share)
-        trial_anchor = anchor.toward(Anchor.at(pairs, now.move), share)
-        trial = dual(pairs, parabola(pairs, trial_anchor), trial_mu)
-        better = trial.bound > now.bound
-        anchor, mu = trial_anchor.where(better, anchor), torch.where(better, trial_mu, mu)
-        now = Dual(torch.maximum(trial.bound, now.bound), trial.move.where(better, now.move))
-        share = torch.where(better, (GROW * share).clamp(max=LARGEST), SHRINK * share)
-    better = now.bound > start.value
-    best = torch.where(better, now.bound, start.value)
-    return Bound(best, start.scale, anchor.where(better, start.anchor))
+        mu = self.mu * torch.where(inside, 1.0 - rate, 1.0 + rate)
+        weight = self.weight
+        if pairs.cut is not None:
+            along = now.move.e[:, -1]
+            within = (along > pairs.cut.low) & (along < pairs.cut.high)
+            weight = weight * torch.where(within, 1.0 - rate, 1.0 + rate)
+        anchor = self.anchor.toward(Anchor.at(pairs, now.move), self.share)
+        return _State(anchor, mu, weight, self.share)
+
+    def after(self, better: Tensor, before: _State) -> _State:
+        """This where it was better, else the state before; longer and shorter steps from there."""
+        share = torch.where(better, (GROW * self.share).clamp(max=LARGEST), SHRINK * self.share)
+        mu = torch.where(better, self.mu, before.mu)
+        weight = torch.where(better, self.weight, before.weight)
+        return _State(self.anchor.where(better, before.anchor), mu, weight, share)
+
+
+def _begun(pairs: Pairs, state: _State) -> tuple[_State, Dual]:
+    """A state whose multiplier is large enough for the bound to be finite, if there is one."""
+    now = state.dual(pairs)
+    for _ in range(MORE):
+        missing = torch.nonzero(now.bound.isinf()).squeeze(1)
+        if len(missing) == 0:
+            break
+        mu = state.mu.index_copy(0, missing, FACTOR * state.mu[missing])
+        state = _State(state.anchor, mu, state.weight, state.share)
+        now = now.put(missing, state.take(missing).dual(pairs.take(missing)))
+    return state, now

@@ -15,6 +15,8 @@ from extremal.certify.move import Move
 from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Parabola
 
+NEGLIGIBLE = 0.001  # of t: bends that are left out
+
 
 @dataclass(frozen=True, eq=False)
 class Dual:
@@ -22,7 +24,27 @@ class Dual:
     which c + g.d + d'(H + mu I)d/2 is least."""
 
     bound: Tensor  # (m,)
+    mu: Tensor  # (m,)
     move: Move
+
+    def take(self, index: Tensor) -> Dual:
+        """The chosen pairs."""
+        return Dual(self.bound[index], self.mu[index], self.move.take(index))
+
+    def where(self, mask: Tensor, other: Dual) -> Dual:
+        """This where the mask (m,) holds, else the other."""
+        bound, mu = torch.where(mask, self.bound, other.bound), torch.where(mask, self.mu, other.mu)
+        return Dual(bound, mu, self.move.where(mask, other.move))
+
+    def put(self, index: Tensor, other: Dual) -> Dual:
+        """This with the pairs at `index` replaced."""
+        move = Move(
+            self.move.e.index_copy(0, index, other.move.e),
+            self.move.inner.index_copy(0, index, other.move.inner),
+            self.move.square.index_copy(0, index, other.move.square),
+        )
+        bound = self.bound.index_copy(0, index, other.bound)
+        return Dual(bound, self.mu.index_copy(0, index, other.mu), move)
 
 
 def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
@@ -36,16 +58,18 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     is (the Schur complement of the part that bends upward). Nothing of size dim is formed, and
     neurons that do not bend cost nothing.
     """
-    plus, minus = _bent(q.bend), _bent(-q.bend)
     t = mu + q.even
+    plus, _ = _bent(q.bend, t)
+    minus, left_out = _bent(-q.bend, t)
+    t = t - left_out
     positive = t > 0
     t = torch.where(positive, t, 1.0)
     up = Move.of(pairs, q.slope, q.along)  # e = U g
-    lower = torch.linalg.cholesky(_eye_plus(_scaled(pairs.gram, plus, plus, t)))
-    sides = torch.cat([_scaled(pairs.gram, plus, minus, t), plus.gather(up.e)], 2)
+    lower = torch.linalg.cholesky(_eye_plus(_scaled(pairs, plus, plus, t)))
+    sides = torch.cat([_scaled(pairs, plus, minus, t), plus.gather(up.e)], 2)
     solved = torch.linalg.solve_triangular(lower, sides, upper=False)
     x, b = solved[:, :, :-1], solved[:, :, -1:]
-    schur = _eye_plus(x.mT @ x - _scaled(pairs.gram, minus, minus, t))
+    schur = _eye_plus(x.mT @ x - _scaled(pairs, minus, minus, t))
     factor, failed = torch.linalg.cholesky_ex(schur)
     good = positive & (failed == 0)
     factor = torch.where(good[:, None, None], factor, _eye_plus(torch.zeros_like(factor)))
@@ -57,7 +81,8 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     y_plus = torch.linalg.solve_triangular(lower.mT, b - x @ y_minus, upper=True)
     weight = plus.scatter(y_plus, minus.scatter(y_minus, torch.zeros_like(q.slope)))
     alpha = -(q.slope - weight / t.unsqueeze(1)) / t.unsqueeze(1)
-    return Dual(torch.where(good, bound, -torch.inf), Move.of(pairs, alpha, -q.along / t))
+    bound = torch.where(good, bound, -torch.inf)
+    return Dual(bound, mu, Move.of(pairs, alpha, -q.along / t))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,16 +101,24 @@ class _Bent:
         return into.scatter_add(1, self.index, self.root * part.squeeze(2))
 
 
-def _bent(bend: Tensor) -> _Bent:
-    size = bend.clamp(min=0.0)
+def _bent(bend: Tensor, t: Tensor) -> tuple[_Bent, Tensor]:
+    """The neurons that bend one way, but for the least of them, and the sum of what is left out.
+
+    Upward bends may be left out: the parabola only gets lower. Downward ones that are left out sum
+    to at most a `NEGLIGIBLE` share of t, and are paid for in t, since u_j u_j' <= I.
+    """
+    size, index = bend.clamp(min=0.0).sort(dim=1, descending=True)
+    tail = size.flip(1).cumsum(1).flip(1)  # of each and all smaller ones
+    small = tail <= NEGLIGIBLE * t.clamp(min=0.0).unsqueeze(1)
+    left_out = torch.where(small, size, 0.0).sum(1)
+    size = torch.where(small, 0.0, size)
     count = max(1, int((size > 0).sum(1).max()))
-    index = (size > 0).to(torch.int8).argsort(dim=1, descending=True, stable=True)[:, :count]
-    return _Bent(index, size.gather(1, index).sqrt())
+    return _Bent(index[:, :count], size[:, :count].sqrt()), left_out
 
 
-def _scaled(gram: Tensor, first: _Bent, second: _Bent, t: Tensor) -> Tensor:
+def _scaled(pairs: Pairs, first: _Bent, second: _Bent, t: Tensor) -> Tensor:
     """B_first G B_second / t, (m, k, l)."""
-    part = gram[first.index.unsqueeze(2), second.index.unsqueeze(1)]
+    part = pairs.products(first.index, second.index)
     return part * (first.root / t.unsqueeze(1)).unsqueeze(2) * second.root.unsqueeze(1)
 
 

@@ -16,7 +16,7 @@ from extremal.models.preparation import Preparation
 
 @dataclass(frozen=True, eq=False)
 class Shallow:
-    """C >= 2 outputs, each of which votes for a class: those of a `PReLUNet`, or of a `Grouped` one.
+    """C >= 2 outputs, each of which votes for a class: those of a `PReLUNet` or a `Grouped` one.
 
     out_o(x) = sum_j weights_oj relu(<z, directions_j> + offsets_j)^p + constant_o with
     z = preparation(x). A network with one output f is read as the two outputs -f/2 and +f/2, so
