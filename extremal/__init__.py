@@ -2,12 +2,15 @@
 
 from extremal import attack, certify, data, measure, models, theory, train
 from extremal._version import __version__
+from extremal.evaluate import Robustness, evaluate
 
 __all__ = [
+    "Robustness",
     "__version__",
     "attack",
     "certify",
     "data",
+    "evaluate",
     "experiments",
     "measure",
     "models",

@@ -159,7 +159,7 @@ def _ranked(task: Problem, rows: Tensor) -> Tensor:
 
 
 def directed_starts(task: Problem, count: int = NEURONS) -> Iterator[Tensor]:
-    """Starts (n, dim') at the radius toward the opposing neurons that could gain most, in turn.
+    """Starts (n, dim') at the radius toward all opposing neurons, then toward each that could gain.
 
     The direction is u_j - grad f_own / ||grad f_own||: for two clusters that is (mu_l - mu_k), Min
     & Vidal 2024, Section C.4. A neuron could gain A_j relu(s_j + radius)^p, with A_j its largest
@@ -177,9 +177,12 @@ def directed_starts(task: Problem, count: int = NEURONS) -> Iterator[Tensor]:
     gain = weight * torch.relu(form.active(point) + reach) ** form.p
     chosen = gain.topk(min(count, gain.shape[1]), dim=1).indices
     down = _unit(form.gradient(point, slope, form.weights[mine]))
-    for neuron in chosen.T:
-        toward = _unit(form.preparation.pull_back(point, form.directions[neuron]))
-        yield task.ball.linear_maximum(torch.nan_to_num(toward - down), point)
+    every = gain.clamp(min=0.0) ** (1.0 / form.p) @ form.directions
+    for toward in (every, *(form.directions[neuron] for neuron in chosen.T)):
+        up = _unit(form.preparation.pull_back(point, toward))
+        yield task.ball.linear_maximum(torch.nan_to_num(up - down), point)
+        if task.ball.norm == "l1":  # which spends all on a few coordinates, be they up or down
+            yield task.ball.linear_maximum(torch.nan_to_num(up), point)
 
 
 def _unit(rows: Tensor) -> Tensor:

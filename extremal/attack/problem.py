@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
-from extremal.attack.pgd import clearly_broken
+from extremal.attack.search import clearly_broken
 from extremal.models import Grouped, PReLUNet, Preparation, Shallow, shallow
 
 _FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32

@@ -179,6 +179,8 @@ def _halve(task: Problem, best: Shortest, rows: Tensor) -> None:
 def _polish(task: Problem, best: Shortest, rows: Tensor) -> None:
     """Full linear steps at growing shares of the radius found, from the perturbation found."""
     rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
+    if len(rows) == 0:
+        return
     for share in SHRINK:
         part, inner = _inside(task, best, rows, share * best.size[rows])
         start = part.ball.project(share * best.delta[rows], part.x)

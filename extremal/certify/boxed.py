@@ -27,8 +27,8 @@ def boxed_radii(form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: float) -
     if form.offsets is not None and form.preparation.normalize > 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
     task = _Task.of(form, x.double(), y, ball, slack)
-    size = torch.linalg.vector_norm(task.z, dim=1) / task.scale.min()
-    low, high = torch.zeros_like(size), size
+    high = ball.norms(task.z / task.scale)  # of the centre: without biases f is 0 there
+    low = torch.zeros_like(high)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
         good = task.holds(middle)

@@ -2,8 +2,9 @@
 
 For a pair the margin's sign is that of A - B, A = (sum_own a_j relu(<z, u_j>)^p)^(1/p) over the
 neurons with a_j > 0 and B the same with |a_j| over those with a_j < 0: both are convex and
-1-homogeneous. So A(z + d) >= A + <v, d> with v its gradient, and B(z + d) <= B + B(d). Split sum |a_j| u_j u_j' of
-the others into its top eigenvectors T and the rest R; then B(d) <= l |d_T| + l_R |d_R| and
+1-homogeneous. So A(z + d) >= A + <v, d> with v its gradient, and B(z + d) <= B + B(d). Split
+sum |a_j| u_j u_j' of the others into its top eigenvectors T and the rest R; then
+B(d) <= l |d_T| + l_R |d_R| and
 
     rho = (A - B) / sqrt((|v_T| + l)^2 + (|v_R| + l_R)^2).
 

@@ -1,9 +1,10 @@
 """Tangents and one number for all curvature: a bound that costs a few matrix products.
 
 The parabola of `quadratic` with its upward bends left out has H >= -l I for every l that is at
-least the largest eigenvalue of B G B, B = |bend|^(1/2) and G the Gram matrix of the neurons that bend
-downward. That is at most the one of B |G| B, a matrix without negative entries, and so (Collatz and
-Wielandt) at most max_i (B |G| B v)_i / v_i for every v > 0: a few power steps make it small. Then
+least the largest eigenvalue of B G B, B = |bend|^(1/2) and G the Gram matrix of the neurons that
+bend downward. That is at most the one of B |G| B, a matrix without negative entries, and so
+(Collatz and Wielandt) at most max_i (B |G| B v)_i / v_i for every v > 0: a few power steps make it
+small. Then
 
     M(d) >= c - rho ||g|| - l rho^2 / 2   for ||d|| <= rho.
 """

@@ -123,7 +123,7 @@ def _lacks(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
     lack = torch.full_like(need, -1.0)
     easy = torch.maximum(linear_bound(pairs, move), even_bound(pairs, move))
     hard = torch.nonzero(easy <= need).squeeze(1)
-    for some in hard.split(AT_ONCE):
+    for some in hard.split(AT_ONCE) if len(hard) > 0 else ():
         lack[some] = _hard(pairs.take(some), move.take(some), need[some])
     worst = torch.full((len(rows),), -1.0, dtype=need.dtype, device=need.device)
     return worst.scatter_reduce_(0, place, lack, "amax")
@@ -152,7 +152,7 @@ def _hard(pairs: Pairs, move: Move, need: Tensor) -> Tensor:
     lack = (need - best) / (first.mu * pairs.radius**2).clamp(min=1e-300)
     left = torch.nonzero(best <= need).squeeze(1)
     lack = torch.where(best > need, -1.0, lack.clamp(min=1e-6).nan_to_num(nan=1.0, posinf=1.0))
-    for some in left.split(IN_SLICES):
+    for some in left.split(IN_SLICES) if len(left) > 0 else ():
         held = sliced(pairs.take(some), move.take(some), first.mu[some], need[some])
         lack[some[held]] = -1.0
     return lack

@@ -51,8 +51,8 @@ def reduced(net: nn.Module, x: Tensor, y: Tensor) -> Reduced:
             assert small.reduction is not None
             slack = small.reduction.bound(reach) * (1.0 if inner.outputs == 1 else 2.0)
             found = _read(net, small, x, y, slack, reach)
-            margins = found.margins + slack
-            if slack <= WORTH * float(margins[margins > 0].median().nan_to_num(nan=0.0)):
+            positive = found.margins[found.margins > 0]
+            if len(positive) > 0 and slack <= WORTH * float(positive.median()):
                 return found
     return _read(net, inner, x, y, 0.0, torch.inf)
 

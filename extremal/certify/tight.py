@@ -25,6 +25,7 @@ MORE, FACTOR = (
 )  # times that the ball's multiplier grows where it is too small, and by how much
 SHARE = 0.5  # of the way that anchors move at first
 GROW, SHRINK, LARGEST = 1.3, 0.5, 0.9  # of that share, after a step that raised the bound or not
+STALLED = 0.05  # a share below which nothing is gained any more
 RATE = 0.5  # of the share, for multipliers
 BEND = 4.0  # times the ball's multiplier: the first one of a slice
 
@@ -54,7 +55,7 @@ def raised(pairs: Pairs, anchor: Anchor, mu: Tensor, need: Tensor) -> Tensor:
     state, now = _begun(pairs, state)
     for step in range(STEPS + 1):
         best[index] = torch.maximum(best[index], now.bound)
-        on = torch.nonzero(best[index] <= need[index]).squeeze(1)
+        on = torch.nonzero((best[index] <= need[index]) & (state.share > STALLED)).squeeze(1)
         if len(on) == 0 or step == STEPS:
             break
         if len(on) < len(index):

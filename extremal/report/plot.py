@@ -1,4 +1,4 @@
-"""One name to draw what the package returns: a summary, or the trajectory of a training run."""
+"""One name to draw what the package returns: a summary, a training run, an evaluation."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from extremal._check import require
+from extremal.evaluate import Robustness
 from extremal.report.figure import HEIGHTS, WIDTHS, draw, fit, lay_out
 from extremal.report.panels import plain_decades
+from extremal.report.robustness import draw_robustness
 from extremal.report.style import CYCLE, RC, plain
 from extremal.train.trajectory import Trajectory
 
@@ -26,19 +28,25 @@ FIRST = ("loss", "accuracy")
 
 @singledispatch
 def plot(result: object) -> Figure:
-    """Draw a summary (see `draw`) or a `Trajectory`, as a matplotlib figure.
+    """Draw a summary (see `draw`), a `Trajectory` or a `Robustness`, as a matplotlib figure.
 
     A trajectory gives one panel for each recorded value against time: the loss on a logarithmic
     axis, vectors as many thin lines, matrices as their maximum over the last axis. Time is
-    logarithmic where it spans more than two decades, and linear below the first positive time.
+    logarithmic where it spans more than two decades, and linear below the first positive time. A
+    `Robustness` gives the band between certified and attacked accuracy (see `draw_robustness`).
     """
-    kind = type(result).__name__
-    raise TypeError(f"result must be an experiment's summary (a dict) or a Trajectory, got {kind}")
+    known = "a Robustness, an experiment's summary (a dict) or a Trajectory"
+    raise TypeError(f"result must be {known}, got {type(result).__name__}")
 
 
 @plot.register(Mapping)
 def _plot_summary(result: Mapping[str, Any]) -> Figure:
     return draw(result)
+
+
+@plot.register(Robustness)
+def _plot_robustness(result: Robustness) -> Figure:
+    return draw_robustness(result)
 
 
 @plot.register(Trajectory)

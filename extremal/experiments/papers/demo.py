@@ -17,7 +17,6 @@ _OURS = {
     "attacked_points": 500,
     "recorded": 30,
     "radii": [round(0.05 * i, 2) for i in range(23)],
-    "pgd_steps": 200,
     "algorithm_1_starts": 100,
     "algorithm_1_steps": 500,
     "neurons_p1": 100,

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from extremal.experiments import Setting
 from extremal.experiments.papers.min_vidal_2024.figure_2 import experiment as figure_2
+from extremal.experiments.papers.min_vidal_2024.figure_2 import radii
 
 experiment = replace(
     figure_2,
@@ -14,6 +15,7 @@ experiment = replace(
         **figure_2.settings,
         "positive": Setting(8, "S", "K1, Appendix A.2"),
         "negative": Setting(12, "S", "K - K1, Appendix A.2"),
+        "radii": replace(figure_2.settings["radii"], value=radii(8, 12)),
     },
     quick={**figure_2.quick, "flow_time": 2000.0},
     smoke={**figure_2.smoke, "positive": 2, "negative": 3},

@@ -53,8 +53,9 @@ experiment = replace(
     name="min-vidal-2024/flow-fidelity",
     title="Gradient flow beside the paper's SGD: the same networks?",
     source="ours, after Min & Vidal 2024, Section 5.1",
+    version=3,
     settings={
-        **figure_2.settings,
+        **{name: setting for name, setting in figure_2.settings.items() if name != "bracket"},
         **{name: Setting(value, "O", note) for name, (value, note) in _OURS.items()},
     },
     quick={

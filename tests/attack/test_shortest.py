@@ -1,0 +1,82 @@
+"""The minimal-radius attack on shallow networks: what it returns, and where nothing is to be found."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from extremal.attack import minimal, shortest
+from extremal.models import Explicit, PReLUNet, margin
+from tests.attack.balls import NORMS
+from tests.certify.networks import Kind, make, right_points, two_sided
+
+KINDS = [
+    Kind(2, 6, 1.0, 1, bias=True),
+    Kind(6, 20, 3.0, 4, bias=True, center=True, normalize="p"),
+    Kind(9, 4, 2.0, 6, grouped="yes", bias=True, scale="each"),
+    Kind(15, 30, 1.5, 2, hidden_bias=True, bias=True),
+]
+
+
+@pytest.mark.parametrize("box", [None, (-1.0, 1.0)], ids=["free", "box"])
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_points_are_broken_in_the_box_and_just_so(kind, norm, box, generator):
+    """Radii are the norms of the perturbations, and most shrunk ones are right again."""
+    net = make(kind, generator)
+    x, y = right_points(net, kind, 12, generator, box=box is not None)
+    found = shortest(net, x, y, norm=norm, box=box)
+    some = found.success
+    assert int(some.sum()) >= 6
+    delta = found.x_adv - x
+    order = {"l1": 1, "l2": 2, "linf": torch.inf}[norm]
+    size = torch.linalg.vector_norm(delta, order, dim=1)
+    torch.testing.assert_close(found.radius[some], size[some], rtol=1e-12, atol=0)
+    assert bool(found.radius[~some].isinf().all())
+    assert bool((margin(net, found.x_adv, y)[some] <= 0).all())
+    if box is not None:
+        assert bool(((found.x_adv >= -1.0) & (found.x_adv <= 1.0)).all())
+    back = margin(net, x + 0.99 * delta, y)[some] > 0
+    assert float(back.double().mean()) > 0.8
+
+
+def test_minimal_is_shortest_for_shallow_networks(generator):
+    kind = KINDS[1]
+    net = make(kind, generator)
+    x, y = right_points(net, kind, 6, generator)
+    both = minimal(net, x, y, generator=generator), shortest(net, x, y)
+    assert torch.equal(both[0].radius, both[1].radius)
+    assert torch.equal(both[1].x_adv, shortest(net, x, y, batch=6).x_adv)  # deterministic
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_nothing_to_find_is_infinite(norm, generator):
+    """f = 1 + relu(x_1)^2 has no other side; a batch of such points alone, too."""
+    net = PReLUNet(
+        2,
+        1,
+        2.0,
+        bias=True,
+        init=Explicit(torch.tensor([[1.0, 0.0]]), torch.ones(1, 1), None, torch.ones(1)),
+        dtype=torch.float64,
+        generator=generator,
+    )
+    x = torch.randn(5, 2, generator=generator, dtype=torch.float64)
+    found = shortest(net, x, torch.ones(5), norm=norm)
+    assert not bool(found.success.any())
+    assert bool(found.radius.isinf().all())
+    wrong = shortest(net, x, -torch.ones(5), norm=norm)
+    assert wrong.radius.tolist() == [0.0] * 5
+
+
+def test_a_mixed_batch(generator):
+    """One point that is wrong, some that break, some that cannot within the box."""
+    net = two_sided(2, 1.0, generator)
+    with torch.no_grad():
+        net.neurons.copy_(torch.eye(2))
+    x = torch.tensor([[1.0, 0.1], [0.1, 1.0], [0.5, 0.2]], dtype=torch.float64)
+    found = shortest(net, x, torch.tensor([1, 1, 1]), norm="linf", box=(0.1, 1.0))
+    # 1.3 (x_1 - e) = 0.8 (x_2 + e) at e = (1.3 x_1 - 0.8 x_2) / 2.1, with x_1 >= 0.1.
+    assert found.radius[1] == 0.0
+    exact = [(1.3 - 0.08) / 2.1, (0.65 - 0.16) / 2.1]
+    assert found.radius[[0, 2]].tolist() == pytest.approx(exact, rel=1e-3)
