@@ -91,6 +91,8 @@ def _attack(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
         for some in _pairs(best, rows, targets, batch):
             walk(task, best, rows[some // targets.shape[1]], targets.flatten()[some], steps)
     rows = rows[best.standing(rows)]
+    if len(rows) == 0:
+        return
     for start in directed_starts(task.take(rows)):
         alive = best.standing(rows)
         walk(task, best, rows[alive], None, 8, start[alive])
@@ -165,8 +167,6 @@ def directed_starts(task: Problem, count: int = NEURONS) -> Iterator[Tensor]:
     & Vidal 2024, Section C.4. A neuron could gain A_j relu(s_j + radius)^p, with A_j its largest
     foreign weight less its own one.
     """
-    if len(task) == 0:
-        return
     form, point = task.form, task.x
     out, slope = form.powers(point)
     mine = out.masked_fill(~task.own, -torch.inf).argmax(1)

@@ -57,6 +57,7 @@ def pgd(
     every = Active(x, y, ball, _starts(x, ball, start, generator, batch), _lengths(step, x))
     task = _spanned(net, x, y, ball) if start == "zero" else None
     delta, lowest = _search(net, task, every, steps, batch)
+    delta = _lifted(task, delta, every)
     return _settled(net, every, delta, lowest, steps, batch, f"pgd-{start}")
 
 
@@ -103,9 +104,9 @@ def radii_pgd(
         delta, lowest = _search(net, part, every, steps, batch)
         hit = torch.nonzero(lowest <= 0).squeeze(1)
         if len(hit) > 0:
-            found = _settled(
-                net, every.take(hit), delta[hit], lowest[hit], steps, batch, "pgd-zero"
-            )
+            every, some = every.take(hit), None if part is None else part.take(hit)
+            delta = _lifted(some, delta[hit], every)
+            found = _settled(net, every, delta, lowest[hit], steps, batch, "pgd-zero")
             result = result.merged(rows[hit], found)
     return result
 
@@ -113,7 +114,7 @@ def radii_pgd(
 def _search(
     net: nn.Module, task: Problem | None, every: Active, steps: int, batch: int
 ) -> tuple[Tensor, Tensor]:
-    """Perturbations (n, dim) of least margin in the search, and those margins (n,).
+    """Perturbations (n, dim') of least margin in the search, and those margins (n,).
 
     In the span's coordinates where there is a `task`, as many numbers at a time as a batch has.
     """
@@ -121,8 +122,12 @@ def _search(
         return _in_place(search_copy(net, every.x), every, steps, batch)
     look, wide = _look(task.form), max(task.form.directions.shape)
     near = Active(task.x, task.own, task.ball, torch.zeros_like(task.x), every.length)
-    delta, lowest = _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide))
-    return every.ball.project(task.lift(delta), every.x), lowest
+    return _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide))
+
+
+def _lifted(task: Problem | None, delta: Tensor, every: Active) -> Tensor:
+    """Perturbations in the data's coordinates, (n, dim), with no norm above the radius."""
+    return delta if task is None else every.ball.project(task.lift(delta), every.x)
 
 
 def _in_place(net: nn.Module, every: Active, steps: int, batch: int) -> tuple[Tensor, Tensor]:

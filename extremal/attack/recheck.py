@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack.ball import Ball
 from extremal.attack.result import CLEAN, AttackResult
-from extremal.models import double, margin
+from extremal.models import Grouped, PReLUNet, double, margin
 
 # Searches in float32 may leave points outside by their rounding; the attacks here do not.
 SLACK = 1e-5
@@ -57,8 +57,11 @@ def verified(
 def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Require a network, points (n, dim) and their labels, returned as int64 on x's device."""
     _check.module("net", net)
-    _check.matrix("x", x)
-    return _check.labels("y", y, count=len(x)).to(x.device)
+    inner = net.net if isinstance(net, Grouped) else net
+    known = isinstance(inner, PReLUNet)
+    _check.matrix("x", x, columns=inner.dim if isinstance(inner, PReLUNet) else None)
+    outputs = net.outputs if known and isinstance(net, PReLUNet | Grouped) else None
+    return _check.labels("y", y, count=len(x), outputs=outputs).to(x.device)
 
 
 def check_ball(ball: object) -> None:

@@ -24,6 +24,7 @@ LAST = 4  # linearised steps at the end
 STRETCH = (1.0003, 1.001, 1.003, 1.01, 1.03)  # of what the network itself does not take as broken
 NEARER = 0.97  # of the radius found, at which other ways are looked for
 AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
+SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
 POLISH = 3  # full linear steps at each of them
 
 
@@ -39,7 +40,7 @@ class Shortest:
     def note(self, rows: Tensor, value: Tensor, delta: Tensor) -> None:
         """Keep what breaks a point by less than before; a row may occur several times."""
         size = Ball(self.norm, 0.0).norms(delta)
-        size = torch.where(value <= self.enough[rows], size, torch.inf)
+        size = torch.where((value <= self.enough[rows]) | (value == 0), size, torch.inf)
         before = self.size[rows]
         self.size.scatter_reduce_(0, rows, size, "amin")
         won = (size == self.size[rows]) & (size < before)
@@ -77,6 +78,7 @@ def shortest(
         for at in batches(len(x), batch):
             rows = torch.arange(at.start, at.stop, device=x.device)
             _linearised(task, best, rows)
+            _silence(task, best, rows)
             _directed(task, best, rows, NEARER)
             _polish(task, best, rows)
             if len(task.form.directions) <= FEW:
@@ -142,6 +144,21 @@ def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
     first = (counts.cumsum(0) - counts).repeat_interleave(counts)
     place = torch.arange(len(order), device=order.device) - first
     return order[place < kept]
+
+
+def _silence(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """Newton's steps to a root of multiplicity p, where the last own neuron falls silent: f ~ s^p.
+
+    There the margin is exactly 0, which counts as broken, and no linearised step arrives.
+    """
+    x, own = task.x[rows], task.own[rows]
+    delta, bounds = torch.zeros_like(x), task.ball.bounds(x)
+    for _ in range(SILENCE):
+        out, slope = task.form.powers(x + delta)
+        gradient = task.form.gradient(x + delta, slope, pair_weights(task, out, own, None))
+        need = BEYOND * task.form.p * best_gap(out, own) + (gradient * delta).sum(1)
+        delta = torch.nan_to_num(nearest(gradient, need, best.norm, bounds))
+        _note(task, best, rows, delta)
 
 
 def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None:

@@ -122,7 +122,7 @@ def _lacks(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
     move = _worst_move(pairs, task.attack.take(rows[place]))
     lack = torch.full_like(need, -1.0)
     easy = torch.maximum(linear_bound(pairs, move), even_bound(pairs, move))
-    hard = torch.nonzero(easy <= need).squeeze(1)
+    hard = torch.nonzero(~(easy > need)).squeeze(1)
     for some in hard.split(AT_ONCE) if len(hard) > 0 else ():
         lack[some] = _hard(pairs.take(some), move.take(some), need[some])
     worst = torch.full((len(rows),), -1.0, dtype=need.dtype, device=need.device)
@@ -142,7 +142,7 @@ def _hard(pairs: Pairs, move: Move, need: Tensor) -> Tensor:
     """What the best parabolas lack, (m,): one for the ball, or else one for each of its slices."""
     first = first_bound(pairs, move)
     best = first.bound.clone()
-    left = torch.nonzero(best <= need).squeeze(1)
+    left = torch.nonzero(~(best > need)).squeeze(1)
     if len(left) == 0:
         return torch.full_like(best, -1.0)
     part, mu = pairs.take(left), first.mu[left]
@@ -150,7 +150,7 @@ def _hard(pairs: Pairs, move: Move, need: Tensor) -> Tensor:
         best[left], raised(part, first.anchor.take(left), AHEAD * mu, need[left])
     )
     lack = (need - best) / (first.mu * pairs.radius**2).clamp(min=1e-300)
-    left = torch.nonzero(best <= need).squeeze(1)
+    left = torch.nonzero(~(best > need)).squeeze(1)
     lack = torch.where(best > need, -1.0, lack.clamp(min=1e-6).nan_to_num(nan=1.0, posinf=1.0))
     for some in left.split(IN_SLICES) if len(left) > 0 else ():
         held = sliced(pairs.take(some), move.take(some), first.mu[some], need[some])

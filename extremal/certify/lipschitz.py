@@ -64,9 +64,9 @@ def lipschitz_bound(pairs: Pairs, move: Move) -> Tensor:
 
 
 def _chain(net: nn.Module) -> list[nn.Module]:
-    if isinstance(net, nn.Sequential):
+    if type(net) is nn.Sequential:
         return [layer for part in net for layer in _chain(part)]
-    known = isinstance(net, nn.Linear) or type(net) in SLOPES
+    known = type(net) is nn.Linear or type(net) in SLOPES
     _check.require(known, "net", _rule(), type(net).__name__)
     return [net]
 

@@ -45,16 +45,15 @@ def _at(x: Tensor, t: Tensor, size: Tensor, p: float, *, above: bool) -> Tensor:
     """phi[x, x, t], or a bound on it where x and t are close."""
     value, slope = relu_power_with_slope(x, p)
     gap = t - x
-    close = gap.abs() <= _NEAR * size
+    # Across the kink no terms cancel, and the difference is exact however near the two are.
+    close = (gap.abs() <= _NEAR * size) & ((x * t > 0) | (gap == 0))
     safe = torch.where(close, 1.0, gap)
     exact = (relu_power(t, p) - value - slope * gap) / (safe * safe)
     # phi''/2 at one of the two ends bounds C between them: phi'' is monotone on each side of 0.
     ends = [_half_curvature(x, p), _half_curvature(t, p)]
-    if above:
-        bound = torch.where(x * t < 0, torch.inf if p < 2.0 else 0.0, torch.maximum(*ends))
-        bound = bound if p < 2.0 else torch.maximum(*ends)
-    else:
-        bound = torch.where(x * t < 0, 0.0, torch.minimum(*ends))
+    bound = torch.maximum(*ends) if above else torch.minimum(*ends)
+    if above and p < 2.0:
+        bound = torch.where(x == 0, torch.inf, bound)
     return torch.where(close, bound, exact).clamp(min=0.0)
 
 

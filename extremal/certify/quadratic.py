@@ -71,6 +71,12 @@ class Parabola:
             self.even,
         )
 
+    def where(self, mask: Tensor) -> Parabola:
+        """These where the mask (m,) holds, else flat ones at zero."""
+        parts = (self.constant, self.slope, self.bend, self.along, self.even)
+        keep = (mask if part.ndim == 1 else mask.unsqueeze(1) for part in parts)
+        return Parabola(*(torch.where(k, part, 0.0) for k, part in zip(keep, parts, strict=True)))
+
     def take(self, index: Tensor) -> Parabola:
         """The parabolas of the chosen pairs."""
         parts = (self.constant, self.slope, self.bend, self.along, self.even)
@@ -88,7 +94,7 @@ def parabola(pairs: Pairs, anchor: Anchor, *, flat: bool = False) -> Parabola:
     x = anchor.x.clamp(low, high)
     if p < 2.0:
         least = KINK * (2.0 - p) * rho
-        near = above & (low < 0) & (high > 0) & (x.abs() < least)
+        near = above & (low <= 0) & (high > 0) & (x.abs() < least)
         x = torch.where(near, torch.where(x >= 0, least, -least), x)
     shift = x - pairs.s
     value, slope = relu_power_with_slope(x, p)

@@ -96,8 +96,14 @@ def certificate(
     _check.integer("batch", batch, minimum=1)
     ball = Ball(norm, 0.0, box)
     ball.bounds(x)
+    limits = ball.limits(x)  # the box as the attacks see it, in the points' dtype
+    if limits is not None:
+        low, high = (end.double().expand(x.shape[1]) for end in limits)
+        ball = Ball(norm, 0.0, (low, high))
     same = attacked is None or (isinstance(attacked, Tensor) and attacked.shape == x.shape)
     _check.require(same, "attacked", f"be None or like x, {tuple(x.shape)}", "another shape")
+    if attacked is not None:
+        _check.finite("attacked", attacked)
     found = _Found.nothing(x, norm)
     if not is_shallow(net):
         radii = lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1])

@@ -53,7 +53,7 @@ def _holds(
     for halving in range(HALVINGS + 1):
         rows = index[place]
         part, start = _slice(pairs.take(rows), move.take(rows), low, high)
-        failed = raised(part, start, mu[rows], need[rows]) <= need[rows]
+        failed = ~(raised(part, start, mu[rows], need[rows]) > need[rows])
         place, low, high = place[failed], low[failed], high[failed]
         if len(place) == 0 or halving == HALVINGS:
             break

@@ -58,11 +58,14 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     is (the Schur complement of the part that bends upward). Nothing of size dim is formed, and
     neurons that do not bend cost nothing.
     """
+    parts = (q.constant, q.along, q.even, mu, q.slope.sum(1), q.bend.sum(1))
+    sane = torch.stack(parts).isfinite().all(0)
+    q, mu = q.where(sane), torch.where(sane, mu, 1.0)
     t = mu + q.even
     plus, _ = _bent(q.bend, t)
     minus, left_out = _bent(-q.bend, t)
     t = t - left_out
-    positive = t > 0
+    positive = (t > 0) & sane
     t = torch.where(positive, t, 1.0)
     up = Move.of(pairs, q.slope, q.along)  # e = U g
     lower = torch.linalg.cholesky(_eye_plus(_scaled(pairs, plus, plus, t)))

@@ -87,9 +87,7 @@ def test_two_neurons_break_just_beyond_the_exact_radius(norm, p, generator):
     assert broken >= 0.95 * total
 
 
-@pytest.mark.parametrize(
-    "kind", SMALL, ids=str
-)
+@pytest.mark.parametrize("kind", SMALL, ids=str)
 @pytest.mark.parametrize("norm", NORMS)
 def test_against_brute_force(kind, norm, generator):
     """Never before the least radius; at 1.1 of it, half of the points at least."""

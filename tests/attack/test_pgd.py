@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from extremal.attack import Ball, pgd, published_pgd
-from extremal.models import margin
+from extremal.attack import Ball, accuracy_curve, pgd, published_pgd
+from extremal.attack.pgd import radii_pgd
+from extremal.data import Dataset
+from extremal.models import Explicit, Gaussian, PReLUNet, Preparation, margin
 from tests.attack.networks import Several, linear
 
 NORMS = ("l1", "l2", "linf")
@@ -170,6 +172,99 @@ def test_same_seed_gives_the_same_bytes(generator):
 
     assert attack(1).numpy().tobytes() == attack(1).numpy().tobytes()
     assert not torch.equal(attack(1), attack(2))
+
+
+class Opaque(nn.Module):
+    """A network whose neurons nobody sees, so that it is attacked in the data's coordinates."""
+
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("normalize", [0.0, 0.5])
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.0])
+def test_descent_in_the_span_is_the_descent_in_the_data(p, normalize, outputs, generator):
+    """6 neurons in 20 dimensions: as without a look at them, point by point."""
+    net = PReLUNet(
+        20,
+        6,
+        p,
+        outputs,
+        preparation=Preparation(
+            2.0, torch.randn(20, generator=generator, dtype=torch.float64) / 9, normalize
+        ),
+        init=Gaussian(1.0),
+        dtype=torch.float64,
+        generator=generator,
+    )
+    x = torch.randn(40, 20, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        f = net(x)
+    y = torch.where(f > 0, 1, -1) if outputs == 1 else f.argmax(1)
+    radius = torch.linspace(0.1, 2.0, 40, dtype=torch.float64)
+    settings = {"ball": Ball("l2", radius), "steps": 60, "step": 0.03}
+    small, large = (pgd(one, x, y, **settings) for one in (net, Opaque(net)))
+    assert 3 < int(small.success.sum()) < 37
+    assert torch.equal(small.success, large.success)
+    torch.testing.assert_close(small.radius, large.radius, rtol=0, atol=1e-5)
+    torch.testing.assert_close(small.x_adv, large.x_adv, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("opaque", [False, True])
+def test_radii_one_after_the_other(opaque, generator):
+    """The radius of each point is that of `pgd` at rising radii, and a wrong point has 0."""
+    dtype = torch.float64
+    net = PReLUNet(15, 4, 3.0, init=Gaussian(1.0), dtype=dtype, generator=generator)
+    x = torch.randn(30, 15, generator=generator, dtype=dtype)
+    y = torch.where(net(x).detach() > 0, 1, -1)
+    y[3] = -y[3]
+    net = Opaque(net) if opaque else net
+    radii = [0.9, 0.0, 0.3, 0.6]
+
+    def one(net, data, ball, _):
+        return pgd(net, data.x, data.y, ball=ball, steps=40, step=0.05)
+
+    wanted = accuracy_curve(net, Dataset(x, y), radii, attack=one, generator=generator)
+    found = radii_pgd(net, x, y, radii=radii, steps=40, step=0.05)
+    assert float(found.radius[3]) == 0.0
+    assert 0.2 < found.accuracy < 0.8
+    torch.testing.assert_close(found.radius, wanted.radius, rtol=1e-5, atol=1e-7)
+
+
+def test_neurons_of_no_effect_lead_on_where_the_others_are_silent():
+    """Past x_1 = 0 a margin of 1e-9 x_2 is left, which a search without that neuron takes for 0."""
+    net = PReLUNet(
+        3,
+        2,
+        1.0,
+        init=Explicit(torch.eye(3)[:2], torch.tensor([[1.0, 1e-9]])),
+        generator=torch.Generator(),
+    )
+    x, y = torch.tensor([[0.15, 1.0, 0.0]]), torch.tensor([1])
+    assert net.effective(1e-7).width == 1
+    for norm in ("l2", "linf"):
+        result = pgd(net, x, y, ball=Ball(norm, 1.5), steps=50, step=0.1)
+        assert result.success.tolist() == [True]
+        assert float(result.radius) > 0.95
+    assert radii_pgd(net, x, y, radii=[0.5, 1.5], steps=50, step=0.1).success.tolist() == [True]
+
+
+def test_points_that_go_round_in_a_circle_leave():
+    seen = []
+
+    class Valley(nn.Module):
+        def forward(self, x):
+            seen.append(len(x))
+            return (x[:, 0] - 0.35).abs() + 0.1
+
+    x = torch.zeros(1, 1, dtype=torch.float64)
+    pgd(Valley(), x, torch.ones(1), ball=Ball("l2", 1.0), steps=1000, step=0.5)
+    assert len(seen) < 10  # two of them are the re-check's
 
 
 def test_published_settings(monkeypatch):

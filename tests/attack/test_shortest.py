@@ -1,4 +1,4 @@
-"""The minimal-radius attack on shallow networks: what it returns, and where nothing is to be found."""
+"""The minimal-radius attack on shallow networks: what it returns, and where there is nothing."""
 
 from __future__ import annotations
 

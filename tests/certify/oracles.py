@@ -1,7 +1,8 @@
 """Minimal radii by means that share nothing with attacks and certificates.
 
-`by_patterns` is exact for p = 1: it visits every activation pattern. `by_rays` is brute force for up
-to four dimensions: many directions, the first crossing along each, and local search from the best.
+`by_patterns` is exact for p = 1: it visits every activation pattern. `by_rays` is brute force for
+up to four dimensions: many directions, the first crossing along each, and local search from the
+best.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def net():
 
 
 BAD = [
-    ({"x": X[0]}, r"x must be a floating-point tensor of shape \(n, columns\)"),
+    ({"x": X[0]}, r"x must be a floating-point tensor of shape \(n, 3\)"),
     ({"x": X.long()}, "x must be a floating-point tensor"),
     ({"x": X[:0]}, "x must be a floating-point tensor .* n >= 1"),
     ({"x": torch.full_like(X, torch.nan)}, "x must be finite, got 6 NaN or infinite entries"),
@@ -27,7 +27,7 @@ BAD = [
     ({"x": "x"}, "x must be a floating-point tensor"),
     ({"y": Y[:1]}, r"y must have shape \(2,\), one label a point"),
     ({"y": torch.tensor([0.5, 1.0])}, "y must be whole numbers"),
-    ({"y": torch.tensor([-2, 1])}, "y must be -1 / \\+1 or 0..C-1"),
+    ({"y": torch.tensor([-2, 1])}, "y must be -1 or \\+1 for a one-output network"),
     ({"y": [1, -1]}, "y must be a tensor of labels, got list"),
     ({"norm": "l3"}, "norm must be one of 'l1', 'l2', 'linf', got 'l3'"),
     ({"norm": 2}, "norm must be one of"),
@@ -59,7 +59,7 @@ class Unknown(nn.Module):
 @pytest.mark.parametrize("bad", [Unknown(), nn.Sequential(nn.Linear(3, 2), Unknown()), nn.ReLU()])
 def test_networks_of_an_unknown_kind_are_refused(bad):
     with pytest.raises(
-        ValueError, match="net must be a PReLUNet, a Grouped one, or an nn.Sequential"
+        ValueError, match=r"net must be a PReLUNet, a Grouped one, or an nn.Sequential"
     ):
         radius(bad, torch.ones(2, 3), torch.tensor([1, 1]))
 

@@ -88,7 +88,7 @@ def test_the_parabola_below_is_below_and_no_narrower_than_needed(p, generator):
     assert bool((wider > 0)[matters].all())
 
 
-@pytest.mark.parametrize("p", (1.0, 1.2, 1.5, 1.9))
+@pytest.mark.parametrize("p", [1.0, 1.2, 1.5, 1.9])
 def test_intervals_that_begin_or_end_at_the_kink(p):
     """Exactly at it: anchors just inside, and at the kink itself."""
     one = torch.ones(6, 1, dtype=torch.float64)

@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
+from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import SCALES, Store, film, get, names, run, summarise
-from extremal.experiments.studies.conjecture import half_radius
+from extremal.experiments.studies.conjecture import _bracket, half_radius
+from extremal.models import average_classifier
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +79,42 @@ def test_the_smoke_networks_differ_as_the_theory_says(store):
     by_power = {t.params["p"]: store.read(t).numbers for t in experiment.trials("smoke")}
     assert by_power[1.0]["half_radius"] < by_power[3.0]["half_radius"]
     assert by_power[3.0]["unfollowed"] == 0
+
+
+@pytest.mark.parametrize("name", ["min-vidal-2024/figure-2", "min-vidal-2024/figure-5"])
+def test_the_bounds_of_panel_e_hold(name, store):
+    experiment = get(name)
+    trials = experiment.trials("smoke")
+    run(trials, store, jobs=1)
+    for numbers in (store.read(trial).numbers for trial in trials):
+        curves = ("certified_accuracy", "robust_accuracy", "robust_accuracy_pgd")
+        for low, high, pgd in zip(*(numbers[curve] for curve in curves), strict=True):
+            assert low <= high
+            assert low <= pgd
+        assert numbers["half_radius_certified"] <= numbers["half_radius"]
+        assert numbers["half_radius"] * 0.9 < numbers["half_radius_certified"]
+        assert 0.0 <= numbers["bracket_gap"] <= numbers["bracket_gap_99"] < 0.2
+
+
+def test_flow_fidelity_has_no_certificates(store):
+    trial = get("min-vidal-2024/flow-fidelity").trials("smoke")[0]
+    run([trial], store, jobs=1)
+    assert "certified_accuracy" not in store.read(trial).numbers
+
+
+def test_the_bracket_of_the_average_classifier():
+    """F of one centre a class at its centres: both radii are sqrt(2)/2; a wrong label has 0."""
+    mixture = OrthonormalMixture(5, 1, 1, 0.0)
+    x = mixture.centers[[0, 1, 0, 1]]
+    data = Dataset(x, torch.tensor([1, -1, 1, 1]))
+    numbers = _bracket(
+        average_classifier(mixture), data, [0.0, 0.69, 0.72], generator=torch.Generator()
+    )
+    assert numbers["robust_accuracy"] == [0.75, 0.75, 0.0]
+    assert numbers["certified_accuracy"] == [0.75, 0.75, 0.0]
+    assert numbers["half_radius"] == pytest.approx(0.5**0.5, rel=1e-3)
+    assert numbers["attacked_quantiles"][0] == numbers["certified_quantiles"][0] == 0.0
+    assert 0.0 <= numbers["bracket_gap_99"] < 0.02
 
 
 def test_half_radius_is_the_crossing():
