@@ -15,6 +15,7 @@ from extremal.attack.nearest import nearest
 from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
 from extremal.attack.result import AttackResult
+from extremal.attack.sweep import LARGEST, refine, sweep
 from extremal.models import best_gap
 
 ROUNDS = ((None, 5), (4, 5), (2, 6))  # targets that are kept, and linearised steps for them
@@ -84,6 +85,8 @@ def shortest(
             if len(task.form.directions) <= FEW:
                 _directed(task, best, rows, AGAIN)
                 _polish(task, best, rows)
+            if task.x.shape[1] <= LARGEST:
+                _swept(task, best, rows)
             bar.done(at.stop)
     return _settled(net, x, y, task, best)
 
@@ -159,6 +162,15 @@ def _silence(task: Problem, best: Shortest, rows: Tensor) -> None:
         need = BEYOND * task.form.p * best_gap(out, own) + (gradient * delta).sum(1)
         delta = torch.nan_to_num(nearest(gradient, need, best.norm, bounds))
         _note(task, best, rows, delta)
+
+
+def _swept(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """In a few dimensions, all directions, and then the neighbourhood of the best."""
+    sweep(task, rows, best.size[rows], best.note)
+    _polish(task, best, rows)
+    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
+    if len(rows) > 0:
+        refine(task, rows, lambda: best.delta[rows], best.note)
 
 
 def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None:

@@ -135,7 +135,7 @@ def _robustness(
     is no curve of PGD alone.
     """
     radii = params["radii"]
-    numbers = {"radius": list(radii)}
+    numbers: dict[str, Any] = {"radius": list(radii)}
     if params.get("bracket", False):
         numbers |= _bracket(net, test, radii, generator)
     else:
