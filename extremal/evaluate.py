@@ -24,9 +24,9 @@ from extremal._robustness import (
 )
 from extremal.attack import AttackResult, Ball, minimal, pgd, random_search, run, verified
 from extremal.attack.ball import NORMS
-from extremal.attack.pgd import search_copy
 from extremal.attack.recheck import batches
 from extremal.attack.result import CLEAN
+from extremal.attack.search import search_copy
 from extremal.certify import Certificate, certificate
 from extremal.certify.lipschitz import lipschitz_radii
 from extremal.certify.radius import BATCH, EFFORTS

@@ -9,7 +9,7 @@ from extremal.attack.directions import along, average_direction, center_directio
 from extremal.attack.foolbox_attack import foolbox_attack
 from extremal.attack.linear import linear_steps
 from extremal.attack.modules import Flat, as_classes, as_module
-from extremal.attack.pgd import pgd, published_pgd
+from extremal.attack.pgd import pgd, published_pgd, radii_pgd
 from extremal.attack.random_search import random_search
 from extremal.attack.recheck import AttackViolation, verified
 from extremal.attack.result import AttackResult, worst
@@ -39,6 +39,7 @@ __all__ = [
     "pgd",
     "published",
     "published_pgd",
+    "radii_pgd",
     "random_search",
     "run",
     "shortest",

@@ -14,10 +14,10 @@ from extremal._progress import Bar, Progress
 from extremal.attack.ascent import Rule, Task, ascend
 from extremal.attack.ball import Ball
 from extremal.attack.objective import OBJECTIVES, likely_targets
-from extremal.attack.pgd import clearly_broken, search_copy
 from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import AttackResult
 from extremal.attack.rules import Momentum, Sparse
+from extremal.attack.search import clearly_broken, search_copy
 from extremal.models import output_margins
 
 # Radii, in units of the ball's, and shares of the steps (Croce & Hein 2021, Section 4.2).

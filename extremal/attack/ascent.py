@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
 from extremal.attack.objective import Ascent, objective_gradient
-from extremal.attack.pgd import clearly_broken
+from extremal.attack.search import clearly_broken
 
 Record = TypeVar("Record")
 

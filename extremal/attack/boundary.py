@@ -12,11 +12,11 @@ from extremal._progress import Bar, Progress
 from extremal.attack.ball import Ball
 from extremal.attack.nearest import nearest
 from extremal.attack.objective import likely_targets, objective_gradient
-from extremal.attack.pgd import search_copy
 from extremal.attack.polish import Best, bounded, polished, pulled_back
 from extremal.attack.projection import norms
 from extremal.attack.recheck import BATCH, batches, check_points, verified
 from extremal.attack.result import AttackResult
+from extremal.attack.search import search_copy
 from extremal.models import double, margin
 
 _OVERSHOOT = 0.05  # eta - 1, at first

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import Ball
-from extremal.attack.pgd import clearly_broken, search_copy
 from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import AttackResult, worst
+from extremal.attack.search import clearly_broken, search_copy
 from extremal.data import OrthonormalMixture
 from extremal.models import margin
 

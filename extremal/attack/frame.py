@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack.ball import Ball
 from extremal.attack.modules import as_module
-from extremal.attack.pgd import search_copy
+from extremal.attack.search import search_copy
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,8 @@ from extremal.attack.descent import Active, Look, descend
 from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
-from extremal.attack.search import clearly_broken, search_copy
+from extremal.attack.search import search_copy
 from extremal.models import Shallow, best_gap, double, is_shallow, margin_gradient
-
-__all__ = ["clearly_broken", "pgd", "published_pgd", "radii_pgd", "search_copy"]
 
 
 def pgd(

@@ -8,10 +8,10 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.ball import Ball
-from extremal.attack.pgd import clearly_broken, search_copy
 from extremal.attack.projection import ORDERS
 from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import AttackResult
+from extremal.attack.search import clearly_broken, search_copy
 from extremal.models import margin
 
 _FIRST_SHARE = 0.8

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from extremal import attack, certify, measure, models, train
-from extremal.attack.pgd import radii_pgd
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments.trial import Outcome
 
@@ -144,7 +143,7 @@ def _robustness(
     steps, step = params["pgd_steps"], params["pgd_step"]
     if steps == 0:
         return numbers
-    alone = radii_pgd(net, test.x, test.y, radii=radii, steps=steps, step=step)
+    alone = attack.radii_pgd(net, test.x, test.y, radii=radii, steps=steps, step=step)
     # The re-check's slack may leave a norm above the radius by a share of 1e-5.
     pgd = [_share(alone.radius > radius * (1.0 + 1e-5)) for radius in radii]
     numbers |= {"robust_accuracy_pgd": pgd, "half_radius_pgd": half_radius(radii, pgd)}
