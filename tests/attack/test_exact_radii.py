@@ -34,7 +34,7 @@ def brute(net, x, y, norm, box):
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_shortest_against_brute_force(norm, generator):
-    """Never below; to a thousandth in 90 % of the cases at least (14 or 15 of 15 were seen), and all
+    """Never below; to a thousandth in 90 % of the cases at least (14 or 15 of 15 were seen), all
     within 5 %. Every other network is in a box."""
     ratios = []
     for place, kind in enumerate(KINDS):
