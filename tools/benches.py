@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
 
-from extremal import report
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
-ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "bench" / "results"
+from extremal import report
+from tools.tables import FOLDER, ROOT, rendered
+
 LABELS = {
     "samples": "samples n",
     "dimension": "dimension D",
@@ -26,39 +26,14 @@ LABELS = {
 
 
 def main() -> None:
-    sys.path.insert(0, str(ROOT))
     FOLDER.mkdir(exist_ok=True)
     for name in sys.argv[1:]:
         result = importlib.import_module(f"bench.{name}").measure()
         (FOLDER / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
         if name == "growth":
             draw_growth(result)
-    page = ROOT / "docs" / "gradient-flow.md"
-    page.write_text(rendered(page.read_text()))
-
-
-def rendered(text: str) -> str:
-    """The page on gradient flow with its table made anew from bench/results/flow.json."""
-    found = json.loads((FOLDER / "flow.json").read_text())
-    pattern = "(<!-- bench: flow -->\n).*?(<!-- end of bench -->)"
-    return re.sub(pattern, lambda m: f"{m[1]}{flow_table(found)}{m[2]}", text, flags=re.S)
-
-
-def flow_table(result: dict[str, Any]) -> str:
-    """One row for each p and kind of data."""
-    lines = ["| | seconds | times faster than the recipe | alignment | waking | fitting | set-up |"]
-    lines.append("|---|---:|---:|---:|---:|---:|---:|")
-    figures = result["figures"]
-    for p in (1, 3):
-        for kind in ("known mixture", "plain x and y"):
-            where = f"{kind}, p = {p}"
-            spent = figures[f"where the last flow's seconds went, {where}"]
-            stages = [spent.get(stage, 0.0) for stage in ("alignment", "waking", "fitting")]
-            ratio = result["ratios"][f"recipe over flow, denormals flushed, {where}"]
-            cells = [f"{figures[f'flow, s, {where}']:.2f}", f"{ratio:.0f}"]
-            cells += [f"{part:.2f}" for part in (*stages, spent["all"] - sum(stages))]
-            lines.append(f"| p = {p}, {kind} | {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    for page in (ROOT / "docs").rglob("*.md"):
+        page.write_text(rendered(page.read_text()))
 
 
 def draw_growth(result: dict[str, Any]) -> None:

@@ -1,0 +1,100 @@
+"""The tables of the docs, each made from what one bench printed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "bench" / "results"
+
+
+def rendered(text: str) -> str:
+    """A page of the docs with its tables made anew from bench/results/."""
+
+    def table(found: re.Match[str]) -> str:
+        result = json.loads((FOLDER / f"{found[1]}.json").read_text())
+        return f"<!-- bench: {found[1]} -->\n{TABLES[found[1]](result)}<!-- end of bench -->"
+
+    return re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
+
+
+def flow(result: dict[str, Any]) -> str:
+    """One row for each p and kind of data."""
+    rows = []
+    figures = result["figures"]
+    for p in (1, 3):
+        for kind in ("known mixture", "plain x and y"):
+            where = f"{kind}, p = {p}"
+            spent = figures[f"where the last flow's seconds went, {where}"]
+            stages = [spent.get(stage, 0.0) for stage in ("alignment", "waking", "fitting")]
+            ratio = result["ratios"][f"recipe over flow, denormals flushed, {where}"]
+            cells = [f"{figures[f'flow, s, {where}']:.2f}", f"{ratio:.0f}"]
+            cells += [f"{part:.2f}" for part in (*stages, spent["all"] - sum(stages))]
+            rows.append([f"p = {p}, {kind}", *cells])
+    head = ["", "seconds", "times faster than the recipe", "alignment", "waking", "fitting"]
+    return _markdown([*head, "set-up"], rows)
+
+
+def attack(result: dict[str, Any]) -> str:
+    """One row for each setting: robust accuracy of each attack, p = 1 to 4, and the total time."""
+    kinds = ("ours", "apgd-ce", "autoattack")
+    powers, figures = result["settings"]["powers"], result["figures"]
+    rows = []
+    for norm, radii in result["settings"]["radii"].items():
+        for radius in radii:
+            found = [figures[f"p = {p}, {norm} {radius:g}"] for p in powers]
+            cells = [" ".join(f"{of[kind]['accuracy']:.3f}" for of in found) for kind in kinds]
+            rows.append([f"{norm} {radius:g}", *cells])
+    spent = figures["seconds in total"]
+    rows.append(["seconds, all settings", *(f"{spent[kind]:.0f}" for kind in kinds)])
+    return _markdown(["robust accuracy, p = 1 2 3 4", "ours", "APGD-CE", "AutoAttack"], rows)
+
+
+def certify(result: dict[str, Any]) -> str:
+    """One row for each network: how near the certificate comes, what it proves, what it costs."""
+    ratios, figures = result["ratios"], result["figures"]
+    rows = []
+    for p in result["settings"]["mnist"]["powers"]:
+        name = f"mnist, p = {p}"
+        quantiles = [
+            ratios[f"certified over attacked radius, quantile {q}, {name}"] for q in ("0.1", "0.5")
+        ]
+        cells = [f"{value:.3f}" for value in quantiles]
+        for radius in ("l2 0.5", "l2 1"):
+            found = figures[f"accuracy, {name}"][radius]
+            kinds = ("certified", "attacked", "linear", "lipschitz")
+            cells.append(" / ".join(f"{found[kind]:.3f}" for kind in kinds))
+        cells.append(f"{ratios[f'certificate over one minimal attack, seconds, {name}']:.1f}")
+        rows.append([f"p = {p}", *cells])
+    accuracy = "certified / attacked / linear / Lipschitz"
+    head = ["", "ratio, 10 %", "ratio, median", f"l2 .5: {accuracy}", f"l2 1: {accuracy}"]
+    return _markdown([*head, "cost in attacks"], rows)
+
+
+def distance(result: dict[str, Any]) -> str:
+    """One row for each p."""
+    rows = []
+    ratios = result["ratios"]
+    for p in (1, 3):
+        end = f", p = {p}"
+        keys = (
+            "algorithm 1 over ours, seconds",
+            "our supremum at its scale over algorithm 1's value",
+            "our distance over our supremum at its scale",
+            "proven upper bound over our distance",
+        )
+        first, *others = (ratios[key + end] for key in keys)
+        rows.append([f"p = {p}", f"{first:.0f}", *(f"{value:.3f}" for value in others)])
+    head = ["", "times faster than Algorithm 1", "our supremum / its value, at its c"]
+    return _markdown([*head, "our distance / our supremum at its c", "proven bound / ours"], rows)
+
+
+def _markdown(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("|  |", "| |")
+
+
+TABLES = {"flow": flow, "attack": attack, "certify": certify, "distance": distance}
