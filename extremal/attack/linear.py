@@ -43,7 +43,7 @@ def linear_steps(
     best = Best.start(task)
     for at in batches(len(x), batch):
         rows = torch.arange(at.start, at.stop, device=x.device)
-        _attack(task, best, rows, batch)
+        attack_all(task, best, rows, batch)
     x_adv = ball.land(ball.project(task.lift(best.delta), x), x)
     return verified(net, x, y, x_adv, ball, "linear")
 
@@ -73,13 +73,14 @@ class Best:
         return self.lowest[rows] > self.enough[rows]
 
     def note(self, rows: Tensor, value: Tensor, delta: Tensor) -> None:
-        """Keep what is lower than before; a row may occur several times."""
+        """Keep what is lower than before; a row may occur several times, and NaN is no success."""
+        value = torch.where(value.isnan(), torch.inf, value)
         self.lowest.scatter_reduce_(0, rows, value, "amin")
         won = value == self.lowest[rows]
         self.delta[rows[won]] = delta[won]
 
 
-def _attack(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
+def attack_all(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
     """All phases for the points at `rows`."""
     walk(task, best, rows, None, 2)
     rows = rows[best.standing(rows)]

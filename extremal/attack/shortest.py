@@ -10,7 +10,14 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.ball import Ball
-from extremal.attack.linear import Best, check_shallow, directed_starts, pair_weights, walk
+from extremal.attack.linear import (
+    Best,
+    attack_all,
+    check_shallow,
+    directed_starts,
+    pair_weights,
+    walk,
+)
 from extremal.attack.nearest import nearest
 from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
@@ -26,6 +33,7 @@ STRETCH = (1.0003, 1.001, 1.003, 1.01, 1.03)  # of what the network itself does 
 NEARER = 0.97  # of the radius found, at which other ways are looked for
 AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
 SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
+DOUBLINGS = 8  # of the radius, where nothing was found
 POLISH = 3  # full linear steps at each of them
 
 
@@ -87,6 +95,7 @@ def shortest(
                 _polish(task, best, rows)
             if task.x.shape[1] <= LARGEST:
                 _swept(task, best, rows)
+            _farther(task, best, rows, batch)
             bar.done(at.stop)
     return _settled(net, x, y, task, best)
 
@@ -171,6 +180,24 @@ def _swept(task: Problem, best: Shortest, rows: Tensor) -> None:
     rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
     if len(rows) > 0:
         refine(task, rows, lambda: best.delta[rows], best.note)
+
+
+def _farther(task: Problem, best: Shortest, rows: Tensor, batch: int) -> None:
+    """Attacks at doubling radii of the points of which nothing was found, as far as they go."""
+    known = best.size[best.size.isfinite() & (best.size > 0)]
+    sizes = known if len(known) > 0 else task.ball.norms(task.x[rows])
+    radius = 0.25 * (float(sizes.median()) or 1.0)
+    for _ in range(DOUBLINGS):
+        left = rows[best.size[rows].isinf()]
+        if len(left) == 0:
+            return
+        part, inner = _inside(task, best, left, torch.full_like(best.size[left], radius))
+        attack_all(part, inner, torch.arange(len(left), device=left.device), batch)
+        best.note(left, inner.lowest, inner.delta)
+        found = left[inner.lowest <= inner.enough]
+        _halve(task, best, found)
+        _polish(task, best, found)
+        radius *= 2.0
 
 
 def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None:

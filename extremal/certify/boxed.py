@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from extremal.attack import Ball
+from extremal.certify.largest import largest
 from extremal.certify.norm_term import line_below
 from extremal.models import Shallow
 from extremal.models.power import relu_power, relu_power_with_slope
 
-HALVINGS = 14
 ROUNDING = 1e-9  # share of all terms' sizes that a bound must exceed
-DUAL = {"l1": torch.inf, "l2": 2.0}
+LOWER = 1e-6  # by how much the least value of a line is taken lower than it was found
 
 
 def boxed_radii(form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: float) -> Tensor:
@@ -27,13 +27,8 @@ def boxed_radii(form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: float) -
     if form.offsets is not None and form.preparation.normalize > 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
     task = _Task.of(form, x.double(), y, ball, slack)
-    high = ball.norms(task.z / task.scale)  # of the centre: without biases f is 0 there
-    low = torch.zeros_like(high)
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        good = task.holds(middle)
-        low, high = torch.where(good, middle, low), torch.where(good, high, middle)
-    return low
+    # Without biases f is 0 at the centre, and nothing holds beyond it.
+    return largest(task.holds, ball.norms(task.z / task.scale), beyond=form.biased)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +57,9 @@ class _Task:
     @classmethod
     def of(cls, form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: float) -> _Task:
         z = form.preparation.residue(x)
-        scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype).expand(x.shape[1])
+        scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype, device=x.device).expand(
+            x.shape[1]
+        )
         s = z @ form.directions.T
         mine = form.own(y)
         own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
@@ -96,7 +93,7 @@ class _Task:
             return _Region(
                 self.s + low @ up + high @ down, self.s + high @ up + low @ down, *squares
             )
-        reach = radius * torch.linalg.vector_norm(rows, DUAL[self.ball.norm], dim=1)
+        reach = radius * rows.abs().amax(1)
         far = (radius * self.scale.max()).squeeze(1)
         length = torch.linalg.vector_norm(self.z, dim=1)
         least, most = (length - far).clamp(min=0.0) ** 2, (length + far) ** 2
@@ -122,4 +119,4 @@ class _Task:
         c = (a * flat).sum(1) + constant + rate * square + rate.clamp(max=0.0) * region.step
         units = region.most**power
         size = (a.abs() * top).sum(1) + beta.abs() * units + fall.abs()
-        return c + fall * (1.0 + 1e-6) - ROUNDING * size - self.slack * units
+        return c + fall * (1.0 + LOWER) - ROUNDING * size - self.slack * units

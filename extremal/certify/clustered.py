@@ -25,6 +25,8 @@ from extremal.models.power import relu_power, relu_power_with_slope
 
 SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of large eigenvalues
 LARGE = 1e-3  # of the largest
+ROUNDING = 1e-12  # of squares, where they are differences or eigenvalues
+SAFE = 1e-7  # of the radius
 
 
 def clustered_radii(points: Points, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
@@ -86,9 +88,9 @@ def _sides(points: Points, mine: int, target: int) -> _Sides:
 
 def _gains(c: Tensor, values: Tensor, k: int, inside: Tensor, p: float) -> tuple[float, float]:
     """l and l_R for the top k eigenvectors."""
-    eta = (1.0 - (inside**2).sum(1)).clamp(min=0.0).sqrt()
+    eta = ((1.0 - (inside**2).sum(1)).clamp(min=0.0) + ROUNDING).sqrt()
     direct = float((c * eta**p).sum()) ** (1.0 / p)
-    below = float(values[k]) if k < len(values) else 0.0
+    below = (float(values[k]) if k < len(values) else 0.0) + ROUNDING * float(values[0])
     if p >= 2.0:
         rest = (float(eta.max()) ** (p - 2.0) * below) ** (1.0 / p)
         return (float(values[0]) ** (1.0 / p) if k else 0.0), min(direct, rest)
@@ -108,11 +110,11 @@ def _radii(points: Points, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor
     best = torch.zeros_like(for_it)
     for basis, top, rest in sides.splits:
         inside = torch.linalg.vector_norm(weight @ basis, dim=1)
-        outside = (length**2 - inside**2).clamp(min=0.0).sqrt()
+        outside = ((length**2 - inside**2).clamp(min=0.0) + ROUNDING * length**2).sqrt()
         fall = ((inside + top) ** 2 + (outside + rest) ** 2).sqrt().clamp(min=1e-300)
         gap = for_it - other
         # A - B >= k gives A^p - B^p >= k A^(p-1), and A is at least A_low on the ball.
         low = (for_it - length * gap / fall).clamp(min=0.0)
         lost = torch.where(slack > 0, slack / low.clamp(min=1e-300) ** (p - 1.0), 0.0)
         best = torch.maximum(best, (gap - lost) / fall)
-    return best.clamp(min=0.0) * (1.0 - 1e-9)
+    return best.clamp(min=0.0) * (1.0 - SAFE)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal.certify.even import even_bound
+from extremal.certify.largest import largest
 from extremal.certify.linear import linear_bound
 from extremal.certify.move import Move, descend, rest, value
 from extremal.certify.pairs import Pairs, Points, points
@@ -18,7 +19,6 @@ from extremal.certify.tight import first_bound, raised
 from extremal.models.power import relu_power
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound on M must exceed
-HALVINGS = 14  # of the fast level: a ten-thousandth of the first interval
 ROUNDS = 8  # radii that the tight level tries for a point
 FIRST = 0.992  # of the attacked radius
 LEAST = 0.005  # by what the next radius is smaller, doubled from one to the next
@@ -58,8 +58,8 @@ class Task:
 def l2_task(small: Reduced, x: Tensor, y: Tensor, attacked: Tensor | None) -> tuple[Task, Tensor]:
     """The task for correctly classified points x (n, dim), and radii (n,) to begin with.
 
-    Those of the points `attacked` (n, dim), or the distance of the centre, where a network without
-    biases is zero.
+    Those of the points `attacked` (n, dim). Where there is none, the distance of the centre, at
+    which a network without biases is zero, and of others twice what quick bounds certify.
     """
     form, x = small.form, x.double()
     delta = torch.zeros_like(x) if attacked is None else attacked.double() - x
@@ -71,8 +71,10 @@ def l2_task(small: Reduced, x: Tensor, y: Tensor, attacked: Tensor | None) -> tu
     size = torch.linalg.vector_norm(delta, dim=1)
     center = form.preparation.center
     far = torch.linalg.vector_norm(x if center is None else x - center, dim=1)
-    upper = torch.where(size > 0, size, far.clamp(min=1e-12))
-    return Task(seen, own, ~mine, torch.full_like(size, small.slack), attack), upper
+    task = Task(seen, own, ~mine, torch.full_like(size, small.slack), attack)
+    if form.biased and bool((size == 0).any()):
+        far = 2.0 * bisected_radii(task, far, beyond=True)
+    return task, torch.where(size > 0, size, far.clamp(min=1e-12))
 
 
 def needed(pairs: Pairs, slack: Tensor) -> Tensor:
@@ -83,17 +85,20 @@ def needed(pairs: Pairs, slack: Tensor) -> Tensor:
 
 
 def bisected_radii(
-    task: Task, upper: Tensor, bound: Callable[[Pairs, Move], Tensor] = linear_bound
+    task: Task,
+    upper: Tensor,
+    bound: Callable[[Pairs, Move], Tensor] = linear_bound,
+    *,
+    beyond: bool = False,
 ) -> Tensor:
-    """The largest radius up to `upper` (n,) that a quick bound certifies, (n,), by bisection."""
+    """The largest radius up to `upper` (n,), or `beyond` it, that a quick bound certifies, (n,)."""
     rows = torch.arange(len(upper), device=upper.device)
-    low, high = torch.zeros_like(upper), upper.clone()
-    for _ in range(HALVINGS):
-        middle = 0.5 * (low + high)
-        pairs, place, need = task.pairs(rows, middle)
-        good = _all(bound(pairs, rest(pairs)) > need, place, len(rows))
-        low, high = torch.where(good, middle, low), torch.where(good, high, middle)
-    return low
+
+    def holds(radius: Tensor) -> Tensor:
+        pairs, place, need = task.pairs(rows, radius)
+        return _all(bound(pairs, rest(pairs)) > need, place, len(rows))
+
+    return largest(holds, upper, beyond=beyond)
 
 
 def tight_radii(task: Task, upper: Tensor, lower: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ from torch import Tensor
 from extremal.certify.pairs import Pairs
 from extremal.models.power import relu_power, relu_power_with_slope
 
+KNOWN = 1e-6  # of its terms: a smaller square norm is mostly rounding
+
 
 @dataclass(frozen=True, eq=False)
 class Move:
@@ -76,13 +78,16 @@ def descend(pairs: Pairs, start: Move, steps: int) -> Move:
     for _ in range(steps):
         _, slope = relu_power_with_slope(pairs.s + move.e, pairs.p)
         w = move.w(pairs).clamp(min=1e-300)
-        pull = 2.0 * pairs.power * pairs.beta * w ** (pairs.power - 1.0) if pairs.power else kappa
-        pull = pull if pairs.power else torch.zeros_like(kappa)
+        pull = torch.zeros_like(kappa)
+        if pairs.power > 0.0:
+            pull = 2.0 * pairs.power * pairs.beta * w ** (pairs.power - 1.0)
         # grad M = U' weight + pull (z + d)
         weight = pairs.a * slope + pull.unsqueeze(1) * alpha
         along = pull * (1.0 + kappa)
         up = Move.of(pairs, weight, along)
-        scale = -pairs.radius / up.square.clamp(min=1e-300).sqrt()
+        # Where ||grad M||^2 is what is left of large terms that cancel, its direction is unknown.
+        known = up.square > KNOWN * ((weight * up.e).abs().sum(1) + (along * up.inner).abs())
+        scale = torch.where(known, -pairs.radius / up.square.clamp(min=1e-300).sqrt(), 0.0)
         alpha, kappa = scale.unsqueeze(1) * weight, scale * along
         move = Move(scale.unsqueeze(1) * up.e, scale * up.inner, scale**2 * up.square)
         new = value(pairs, move)

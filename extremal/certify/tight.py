@@ -13,16 +13,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from extremal.certify.even import largest_bend
 from extremal.certify.move import Move
 from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Anchor, multiplier, parabola
 from extremal.certify.trust import Dual, dual
 
 STEPS = 12  # of ascent
-MORE, FACTOR = (
-    6,
-    1.7,
-)  # times that the ball's multiplier grows where it is too small, and by how much
+MORE = 5  # times that the ball's multiplier grows where it is too small
+FACTOR = 1.7  # by how much
 SHARE = 0.5  # of the way that anchors move at first
 GROW, SHRINK, LARGEST = 1.3, 0.5, 0.9  # of that share, after a step that raised the bound or not
 STALLED = 0.05  # a share below which nothing is gained any more
@@ -108,13 +107,25 @@ class _State:
 
 
 def _begun(pairs: Pairs, state: _State) -> tuple[_State, Dual]:
-    """A state whose multiplier is large enough for the bound to be finite, if there is one."""
+    """A state whose multiplier is large enough for the bound to be finite.
+
+    A little larger each time, and at last one that is larger than all downward bends together.
+    """
     now = state.dual(pairs)
-    for _ in range(MORE):
+    for turn in range(MORE + 1):
         missing = torch.nonzero(now.bound.isinf()).squeeze(1)
         if len(missing) == 0:
             break
-        mu = state.mu.index_copy(0, missing, FACTOR * state.mu[missing])
-        state = _State(state.anchor, mu, state.weight, state.share)
-        now = now.put(missing, state.take(missing).dual(pairs.take(missing)))
+        some, part = state.take(missing), pairs.take(missing)
+        larger = FACTOR * some.mu if turn < MORE else _enough(part, some.anchor)
+        mu = state.mu.index_copy(0, missing, larger)
+        state = _State(state.anchor, mu, torch.maximum(state.weight, mu), state.share)
+        now = now.put(missing, state.take(missing).dual(part))
     return state, now
+
+
+def _enough(pairs: Pairs, anchor: Anchor) -> Tensor:
+    """A multiplier (m,) with which H + mu I is positive definite."""
+    q = parabola(pairs, anchor)
+    largest = largest_bend(pairs.gram, -q.bend)
+    return 1.1 * largest - q.even.clamp(max=0.0) + 1e-3 * q.bend.abs().amax(1) + 1e-300

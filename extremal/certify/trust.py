@@ -16,6 +16,8 @@ from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Parabola
 
 NEGLIGIBLE = 0.001  # of t: bends that are left out
+LEAST = 1e-6  # of the largest bend: t below it leaves mostly rounding
+CANCELLED = 1e-11  # of the terms of g'(H + mu I)^-1 g: what their cancelling may cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,20 +67,24 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     plus, _ = _bent(q.bend, t)
     minus, left_out = _bent(-q.bend, t)
     t = t - left_out
-    positive = (t > 0) & sane
+    positive = (t > LEAST * q.bend.abs().amax(1)) & (t > 0) & sane
     t = torch.where(positive, t, 1.0)
     up = Move.of(pairs, q.slope, q.along)  # e = U g
-    lower = torch.linalg.cholesky(_eye_plus(_scaled(pairs, plus, plus, t)))
+    lower, unsound = torch.linalg.cholesky_ex(_eye_plus(_scaled(pairs, plus, plus, t)))
+    positive = positive & (unsound == 0)
+    lower = _or_eye(positive, lower)
     sides = torch.cat([_scaled(pairs, plus, minus, t), plus.gather(up.e)], 2)
     solved = torch.linalg.solve_triangular(lower, sides, upper=False)
     x, b = solved[:, :, :-1], solved[:, :, -1:]
     schur = _eye_plus(x.mT @ x - _scaled(pairs, minus, minus, t))
     factor, failed = torch.linalg.cholesky_ex(schur)
     good = positive & (failed == 0)
-    factor = torch.where(good[:, None, None], factor, _eye_plus(torch.zeros_like(factor)))
+    factor = _or_eye(good, factor)
     c = torch.linalg.solve_triangular(factor, minus.gather(up.e) - x.mT @ b, upper=False)
-    inverse = (up.square - ((b * b).sum((1, 2)) - (c * c).sum((1, 2))) / t) / t  # g'(H + mu I)^-1 g
-    bound = q.constant - 0.5 * inverse - 0.5 * mu * pairs.radius**2
+    over, under = (b * b).sum((1, 2)) / t, (c * c).sum((1, 2)) / t
+    inverse = (up.square - over + under) / t  # g'(H + mu I)^-1 g
+    lost = CANCELLED * (up.square.abs() + over + under) / t
+    bound = q.constant - 0.5 * (inverse + lost) - 0.5 * mu * pairs.radius**2
     # (y_+, y_-) solves the whole system, and d = -(g - U' B y / t) / t.
     y_minus = -torch.linalg.solve_triangular(factor.mT, c, upper=True)
     y_plus = torch.linalg.solve_triangular(lower.mT, b - x @ y_minus, upper=True)
@@ -123,6 +129,11 @@ def _scaled(pairs: Pairs, first: _Bent, second: _Bent, t: Tensor) -> Tensor:
     """B_first G B_second / t, (m, k, l)."""
     part = pairs.products(first.index, second.index)
     return part * (first.root / t.unsqueeze(1)).unsqueeze(2) * second.root.unsqueeze(1)
+
+
+def _or_eye(good: Tensor, factor: Tensor) -> Tensor:
+    """The factor (m, k, k) where it is good (m,), else the identity."""
+    return torch.where(good[:, None, None], factor, _eye_plus(torch.zeros_like(factor)))
 
 
 def _eye_plus(square: Tensor) -> Tensor:

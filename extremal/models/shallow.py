@@ -38,6 +38,12 @@ class Shallow:
         """The number of coordinates of a point."""
         return self.directions.shape[1]
 
+    @property
+    def biased(self) -> bool:
+        """Whether any bias is not zero; if none is, f is zero at the preparation's centre."""
+        own = self.offsets is not None and bool((self.offsets != 0).any())
+        return own or bool((self.constant != 0).any())
+
     def to(self, target: torch.dtype) -> Shallow:
         """The same in another dtype."""
         offsets = None if self.offsets is None else self.offsets.to(target)
