@@ -2,11 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from extremal import data, models, train
 from extremal.data.fetch import cache_folder
+
+
+@dataclass(frozen=True, eq=False)
+class MixtureProblem:
+    """The paper's mixture, training points, an untrained network, and what draws more points."""
+
+    mixture: data.OrthonormalMixture
+    points: data.Dataset
+    net: models.PReLUNet
+    generator: torch.Generator
+
+
+def mixture_problem(given: Mapping[str, Any], p: float) -> MixtureProblem:
+    """The problem of a bench's settings (dim, positive, negative, spread, width, ...), seed 0."""
+    generator = torch.Generator().manual_seed(0)
+    mixture = data.OrthonormalMixture(
+        given["dim"], given["positive"], given["negative"], given["spread"]
+    )
+    points = mixture.sample(given["train_points"], generator=generator)
+    start = models.Gaussian(given["init"])
+    net = models.PReLUNet(given["dim"], given["width"], p, init=start, generator=generator)
+    return MixtureProblem(mixture, points, net, generator)
 
 
 def mnist_network(p: float, seed: int = 0) -> models.PReLUNet:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from bench._networks import mnist_network, mnist_points
+from bench._networks import mixture_problem, mnist_network, mnist_points
 from extremal import attack, certify, data, models, train
 from extremal.certify.l2 import bisected_radii, l2_task
 from extremal.certify.linear import linear_bound
@@ -112,19 +112,14 @@ def _trained(p: float) -> tuple[models.PReLUNet, data.Dataset, dict[str, float]]
     given = SETTINGS["mixture"]
     spent: dict[str, float] = {}
     for kind in ("plain x and y", "known mixture"):
-        generator = torch.Generator().manual_seed(0)
-        mixture = data.OrthonormalMixture(
-            given["dim"], given["positive"], given["negative"], given["spread"]
-        )
-        points = mixture.sample(given["train_points"], generator=generator)
-        start = models.Gaussian(given["init"])
-        net = models.PReLUNet(given["dim"], given["width"], p, init=start, generator=generator)
+        made = mixture_problem(given, p)
+        net, points = made.net, made.points
         if kind == "plain x and y":
             points = data.Dataset(points.x, points.y)
         until = given["flow_time"]
         seconds, _ = _timed(lambda: train.gradient_flow(net, points, until=until))  # noqa: B023
         spent[kind] = seconds
-    return net, mixture.sample(given["test_points"], generator=generator), spent
+    return net, made.mixture.sample(given["test_points"], generator=made.generator), spent
 
 
 def _quantiles(lower: Tensor, upper: Tensor, name: str) -> dict[str, float]:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from extremal import data, models, train
+from bench._networks import mixture_problem
+from extremal import models, train
 from extremal.measure import Distance, distance, supremum
 
 SETTINGS = {
@@ -76,17 +77,11 @@ def measure() -> dict[str, Any]:
 
 def _trained(p: float) -> tuple[models.PReLUNet, models.PReLUNet]:
     """A network after the flow, and the classifier that the conjecture names."""
-    generator = torch.Generator().manual_seed(0)
-    mixture = data.OrthonormalMixture(
-        SETTINGS["dim"], SETTINGS["positive"], SETTINGS["negative"], SETTINGS["spread"]
-    )
-    points = mixture.sample(SETTINGS["train_points"], generator=generator)
-    start = models.Gaussian(SETTINGS["init"])
-    net = models.PReLUNet(SETTINGS["dim"], SETTINGS["width"], p, init=start, generator=generator)
-    train.gradient_flow(net, points, until=SETTINGS["flow_time"], method="auto")
+    given = mixture_problem(SETTINGS, p)
+    train.gradient_flow(given.net, given.points, until=SETTINGS["flow_time"], method="auto")
     if p < 2:
-        return net, models.average_classifier(mixture)
-    return net, models.subclass_classifier(mixture, p)
+        return given.net, models.average_classifier(given.mixture)
+    return given.net, models.subclass_classifier(given.mixture, p)
 
 
 def _ours(net: models.PReLUNet, reference: models.PReLUNet) -> Distance:

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from bench._networks import mixture_problem
 from extremal import data, models, train
 from extremal.measure import distance
 from extremal.train.staged import StagedFlow
@@ -65,7 +66,8 @@ def _flow_figures(method: str, p: float) -> tuple[float, dict[str, Any]]:
     """The median seconds of a whole flow, and what it found and where its time went."""
     times: list[float] = []
     for _ in range(SETTINGS["flow_repeats"][method]):
-        mixture, points, net = _problem(p)
+        given = mixture_problem(SETTINGS, p)
+        mixture, points, net = given.mixture, given.points, given.net
         if method == "general":
             points = data.Dataset(points.x, points.y)
         until = SETTINGS["recipe_steps"] * SETTINGS["lr"]
@@ -120,7 +122,8 @@ def measure() -> dict[str, Any]:
 def _peak() -> float:
     """The peak resident size in GB of a process that does nothing but one flow."""
     torch.set_num_threads(SETTINGS["threads"])
-    _, points, net = _problem(1.0)
+    given = mixture_problem(SETTINGS, 1.0)
+    points, net = given.points, given.net
     until = SETTINGS["recipe_steps"] * SETTINGS["lr"]
     train.gradient_flow(net, data.Dataset(points.x, points.y), until=until)
     # Not getrusage: its maximum is carried over from the process that started this one.
@@ -128,20 +131,10 @@ def _peak() -> float:
     return int(status.split("VmHWM:")[1].split()[0]) / 1e6
 
 
-def _problem(p: float) -> tuple[data.OrthonormalMixture, data.Dataset, models.PReLUNet]:
-    generator = torch.Generator().manual_seed(0)
-    mixture = data.OrthonormalMixture(
-        SETTINGS["dim"], SETTINGS["positive"], SETTINGS["negative"], SETTINGS["spread"]
-    )
-    points = mixture.sample(SETTINGS["train_points"], generator=generator)
-    start = models.Gaussian(SETTINGS["init"])
-    net = models.PReLUNet(SETTINGS["dim"], SETTINGS["width"], p, init=start, generator=generator)
-    return mixture, points, net
-
-
 def _recipe_seconds(p: float) -> dict[str, float]:
     """The time of a step of the recipe, the mean over moments of training of the median there."""
-    _, points, net = _problem(p)
+    given = mixture_problem(SETTINGS, p)
+    points, net = given.points, given.net
     moments = SETTINGS["recipe_moments"]
     record = train.Record(at=moments[1:-1], snapshots=True)
     run = train.gradient_flow(net, points, until=moments[-1], record=record)
