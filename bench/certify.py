@@ -20,7 +20,7 @@ from extremal import attack, certify, data, models, train
 from extremal.certify.l2 import bisected_radii, l2_task
 from extremal.certify.linear import linear_bound
 from extremal.certify.lipschitz import lipschitz_bound
-from extremal.certify.reduced import reduced
+from extremal.certify.reduced import stand_ins
 
 SETTINGS: dict[str, Any] = {
     "mnist": {"points": 500, "powers": [1, 2, 3, 4], "radii": [0.5, 1.0], "boxed points": 100},
@@ -62,7 +62,9 @@ def _mnist(p: float, ratios: dict[str, float], figures: dict[str, Any]) -> None:
     certifying, certificate = _timed(lambda: certify.certificate(net, x, y, attacked=broken.x_adv))
     lower, upper = certificate.radius, broken.radius
     rows = torch.nonzero(upper > 0).squeeze(1)
-    task, limit = l2_task(reduced(net, x[rows], y[rows]), x[rows], y[rows], broken.x_adv[rows])
+    itself = stand_ins(net)[-1]
+    nothing = torch.zeros(len(rows), dtype=torch.float64)
+    task, limit = l2_task(itself, x[rows], y[rows], nothing, broken.x_adv[rows])
     quick = {
         kind: torch.zeros_like(upper).index_copy(0, rows, bisected_radii(task, limit, bound))
         for kind, bound in (("linear", linear_bound), ("lipschitz", lipschitz_bound))

@@ -17,12 +17,12 @@ ROUNDING = 1e-9  # share of all terms' sizes that a bound must exceed
 LOWER = 1e-6  # by how much the least value of a line is taken lower than it was found
 
 
-def boxed_radii(form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: float) -> Tensor:
+def boxed_radii(form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> Tensor:
     """Radii (n,) up to which linear bounds hold all foreign outputs off correctly classified x.
 
     relu^p lies above its tangents and below its chord on the values that ball and box leave to a
     neuron; the least value of the resulting line over ball and box is exact. Found by bisection;
-    `slack` is what another network's margin may be smaller by.
+    `slack` (n,) is what another network's margin may be smaller by.
     """
     if form.offsets is not None and form.preparation.normalize > 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
@@ -52,10 +52,10 @@ class _Task:
     own: Tensor  # (n,)
     foreign: Tensor  # (n, C)
     ball: Ball
-    slack: float
+    slack: Tensor  # (n,)
 
     @classmethod
-    def of(cls, form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: float) -> _Task:
+    def of(cls, form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> _Task:
         z = form.preparation.residue(x)
         scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype, device=x.device).expand(
             x.shape[1]

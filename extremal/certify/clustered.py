@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from extremal.certify.pairs import Points
+from extremal.models import Shallow
 from extremal.models.power import relu_power, relu_power_with_slope
 
 SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of large eigenvalues
@@ -29,31 +30,43 @@ ROUNDING = 1e-12  # of squares, where they are differences or eigenvalues
 SAFE = 1e-7  # of the radius
 
 
-def clustered_radii(points: Points, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
-    """Radii (n,) in the data's units for correctly classified points; 0 where biases forbid it.
+class Clusters:
+    """A network's pairs of outputs, each prepared when a point first needs it."""
 
-    `own` (n,) is each point's best own output, `foreign` (n, C) the outputs to hold against,
-    `slack` (n,) by how much another network's margin may be smaller.
-    """
-    form = points.form
-    result = torch.full_like(points.square, torch.inf)
-    if form.offsets is not None:
-        return torch.zeros_like(result)
-    norm = points.square.sqrt()
-    for mine in own.unique().tolist():
-        for target in range(foreign.shape[1]):
-            rows = torch.nonzero((own == mine) & foreign[:, target]).squeeze(1)
-            if len(rows) == 0:
-                continue
-            if float(form.constant[mine] - form.constant[target]) != 0.0:
-                result[rows] = 0.0
-                continue
-            # In units of M the slack grows with ||z||^(p q) <= (2 ||z||)^(p q): rho < ||z|| here.
-            units = (2.0 * norm[rows]) ** (form.p * form.preparation.normalize)
-            sides = _sides(points, mine, target)
-            radii = _radii(points, sides, rows, slack[rows] * units)
-            result[rows] = torch.minimum(result[rows], torch.minimum(radii, norm[rows]))
-    return result / points.stretch
+    def __init__(self, form: Shallow, gram: Tensor) -> None:
+        self._form, self._gram = form, gram
+        self._sides: dict[tuple[int, int], _Sides] = {}
+
+    def radii(self, points: Points, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
+        """Radii (n,) in the data's units for correctly classified points; 0 with biases.
+
+        `own` (n,) is each point's best own output, `foreign` (n, C) the outputs to hold against,
+        `slack` (n,) by how much another network's margin may be smaller.
+        """
+        form = self._form
+        result = torch.full_like(points.square, torch.inf)
+        if form.offsets is not None:
+            return torch.zeros_like(result)
+        norm = points.square.sqrt()
+        # In units of M the slack grows with ||z||^(p q) <= (2 ||z||)^(p q): rho < ||z|| here.
+        lost = slack * (2.0 * norm) ** (form.p * form.preparation.normalize)
+        for mine in own.unique().tolist():
+            for target in range(foreign.shape[1]):
+                rows = torch.nonzero((own == mine) & foreign[:, target]).squeeze(1)
+                if len(rows) == 0:
+                    continue
+                if float(form.constant[mine] - form.constant[target]) != 0.0:
+                    result[rows] = 0.0
+                    continue
+                radii = _radii(points, self._pair(mine, target), rows, lost[rows])
+                result[rows] = torch.minimum(result[rows], torch.minimum(radii, norm[rows]))
+        return result / points.stretch
+
+    def _pair(self, mine: int, target: int) -> _Sides:
+        if (mine, target) not in self._sides:
+            a = self._form.weights[mine] - self._form.weights[target]
+            self._sides[mine, target] = _sides(a, self._gram, self._form.p)
+        return self._sides[mine, target]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,22 +78,20 @@ class _Sides:
     splits: tuple[tuple[Tensor, float, float], ...]  # (h, k) inner products with T; l; l_R
 
 
-def _sides(points: Points, mine: int, target: int) -> _Sides:
-    form, p = points.form, points.form.p
-    a = form.weights[mine] - form.weights[target]
+def _sides(a: Tensor, gram: Tensor, p: float) -> _Sides:
     against = torch.nonzero(a < 0).squeeze(1)
     if len(against) == 0:
         return _Sides(a, p, ((torch.zeros_like(a)[:, None], 0.0, 0.0),))
     c = -a[against]
     root = c.sqrt()
-    inside = points.gram[against][:, against]
+    inside = gram[against][:, against]
     values, vectors = torch.linalg.eigh(root[:, None] * inside * root)
     values, vectors = values.flip(0).clamp(min=0.0), vectors.flip(1)
     large = int((values > LARGE * values[0]).sum())
     splits = []
     for k in sorted({min(k, large) for k in (*SPLITS, large)}):
         scale = root[:, None] * vectors[:, :k] / values[:k].sqrt()
-        basis = points.gram[:, against] @ scale  # <u_j, b_i> for each neuron and top eigenvector
+        basis = gram[:, against] @ scale  # <u_j, b_i> for each neuron and top eigenvector
         top, rest = _gains(c, values, k, basis[against], p)
         splits.append((basis, top, rest))
     return _Sides(a, p, tuple(splits))

@@ -13,7 +13,7 @@ from extremal.certify.largest import largest
 from extremal.certify.linear import linear_bound
 from extremal.certify.move import Move, descend, rest, value
 from extremal.certify.pairs import Pairs, Points, points
-from extremal.certify.reduced import Reduced
+from extremal.certify.reduced import StandIn
 from extremal.certify.slices import sliced
 from extremal.certify.tight import first_bound, raised
 from extremal.models.power import relu_power
@@ -55,23 +55,25 @@ class Task:
         return pairs, place, needed(pairs, self.slack[row])
 
 
-def l2_task(small: Reduced, x: Tensor, y: Tensor, attacked: Tensor | None) -> tuple[Task, Tensor]:
+def l2_task(
+    network: StandIn, x: Tensor, y: Tensor, slack: Tensor, attacked: Tensor | None
+) -> tuple[Task, Tensor]:
     """The task for correctly classified points x (n, dim), and radii (n,) to begin with.
 
     Those of the points `attacked` (n, dim). Where there is none, the distance of the centre, at
-    which a network without biases is zero, and of others twice what quick bounds certify.
+    which a network without biases is zero, and of others twice what quick bounds certify. The
+    original's margin may be smaller by `slack` (n,).
     """
-    form, x = small.form, x.double()
+    form, x = network.form, x.double()
     delta = torch.zeros_like(x) if attacked is None else attacked.double() - x
     mine = form.own(y)
     own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
-    seen = points(form, x)
+    seen = points(form, network.gram, x)
     z, step = form.preparation.residue(x), form.preparation.scale * delta
     attack = Move(step @ form.directions.T, (z * step).sum(1), (step * step).sum(1))
     size = torch.linalg.vector_norm(delta, dim=1)
-    center = form.preparation.center
-    far = torch.linalg.vector_norm(x if center is None else x - center, dim=1)
-    task = Task(seen, own, ~mine, torch.full_like(size, small.slack), attack)
+    far = form.preparation.distance(x)
+    task = Task(seen, own, ~mine, slack, attack)
     if form.biased and bool((size == 0).any()):
         far = 2.0 * bisected_radii(task, far, beyond=True)
     return task, torch.where(size > 0, size, far.clamp(min=1e-12))

@@ -138,8 +138,11 @@ class Points:
         return self.form.preparation.normalize
 
 
-def points(form: Shallow, x: Tensor) -> Points:
-    """The inner products of points (n, dim) with a network's neurons, in float64."""
+def points(form: Shallow, gram: Tensor, x: Tensor) -> Points:
+    """The inner products of points (n, dim) with a network's neurons, in float64.
+
+    `gram` (h, h) holds those of the neurons with each other.
+    """
     x = x.double()
     z = form.preparation.residue(x)
     scale = form.preparation.scale
@@ -149,7 +152,7 @@ def points(form: Shallow, x: Tensor) -> Points:
         z = form.preparation(x)
     return Points(
         form=form,
-        gram=form.directions @ form.directions.T,
+        gram=gram,
         inner=z @ form.directions.T,
         square=(z * z).sum(1),
         stretch=float(scale.max() if isinstance(scale, Tensor) else scale),

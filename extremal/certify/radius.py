@@ -14,10 +14,9 @@ from extremal.attack import Ball, shortest
 from extremal.attack.ball import NORMS
 from extremal.attack.recheck import batches, check_points
 from extremal.certify.boxed import boxed_radii
-from extremal.certify.clustered import clustered_radii
 from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
 from extremal.certify.lipschitz import lipschitz_radii
-from extremal.certify.reduced import Reduced, reduced
+from extremal.certify.reduced import StandIn, shared_out, stand_ins
 from extremal.models import double, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
@@ -85,10 +84,10 @@ def certificate(
 
     For a `PReLUNet` or a `Grouped` one. l2: the closed form for clustered neurons, linear bounds
     ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
-    and linf: linear bounds, within the box. Any other network that is a chain of linear layers and
-    known activations: its Lipschitz constant. `attacked` (n, dim) may hold points that are known to
-    break the class in l2 without a box (`attack.minimal`'s x_adv), to save finding them.
-    Deterministic.
+    and linf: linear bounds within the box; "tight" also takes what the l2 ball around theirs gives.
+    Any other network that is a chain of linear layers and known activations: its Lipschitz
+    constant. `attacked` (n, dim) may hold points that are known to break the class in l2 without a
+    box (`attack.minimal`'s x_adv), to save finding them. Deterministic.
     """
     y = check_points(net, x, y)
     _check.choice("norm", norm, NORMS)
@@ -109,17 +108,10 @@ def certificate(
         radii = lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1])
         found.raise_to(torch.arange(len(x), device=x.device), radii, "lipschitz")
         return found.certificate(False)
-    small = reduced(net, x, y)
-    right = torch.nonzero(small.margins > 0).squeeze(1)
-    with Bar("certify", len(right), progress) as bar:
-        for at in batches(len(right), batch):
-            rows = right[at]
-            if norm == "l2":
-                known = None if attacked is None else attacked[rows]
-                _certify_l2(net, small, x[rows], y[rows], rows, effort, known, found)
-            else:
-                radii = boxed_radii(small.form, x[rows], y[rows], ball, small.slack)
-                found.raise_to(rows, torch.minimum(radii, small.limit(x[rows], norm)), "linear")
+    work = _Work(net, x, y, ball, effort, attacked, found)
+    with Bar("certify", len(x), progress) as bar:
+        for at in batches(len(x), batch):
+            work.certify(at)
             bar.done(at.stop)
     return found.certificate(norm != "l2" and box is not None)
 
@@ -150,32 +142,80 @@ class _Found:
         return Certificate(self.radius, self.norm, boxed, tuple(self.names), self.method)
 
 
-def _certify_l2(
-    net: nn.Module,
-    small: Reduced,
-    x: Tensor,
-    y: Tensor,
-    rows: Tensor,
-    effort: str,
-    attacked: Tensor | None,
-    found: _Found,
-) -> None:
-    """All levels for correctly classified points."""
-    if effort == "tight" and attacked is None:
-        attacked = shortest(net, x, y, norm="l2").x_adv
-    task, upper = l2_task(small, x, y, attacked)
-    limit = small.limit(x, "l2")
+class _Work:
+    """What is prepared once for all points of a shallow network."""
 
-    def raise_to(some: Tensor, radii: Tensor, name: str) -> None:
-        found.raise_to(rows[some], torch.minimum(radii, limit[some]), name)
+    def __init__(
+        self,
+        net: nn.Module,
+        x: Tensor,
+        y: Tensor,
+        ball: Ball,
+        effort: str,
+        attacked: Tensor | None,
+        found: _Found,
+    ) -> None:
+        self._net, self._x, self._y, self._ball, self._found = net, x, y, ball, found
+        self._attacked, self._tight = attacked, effort == "tight"
+        self._networks = stand_ins(net)
 
-    every = torch.arange(len(rows), device=rows.device)
-    raise_to(every, clustered_radii(task.points, task.own, task.foreign, task.slack), "clustered")
-    if effort == "tight":
-        raise_to(every, tight_radii(task, upper, found.radius[rows]), "parabolas")
-    weak = torch.nonzero(found.radius[rows] < WEAK * upper).squeeze(1)
-    if len(weak) > 0:
-        raise_to(weak, bisected_radii(task.take(weak), upper[weak]), "linear")
+    def certify(self, at: slice) -> None:
+        """All levels for a batch of points."""
+        x, y = self._x[at], self._y[at]
+        rows = torch.arange(at.start, at.stop, device=x.device)
+        broken = None if self._attacked is None else self._attacked[at]
+        if self._tight and broken is None:
+            broken = shortest(self._net, x, y, norm="l2").x_adv
+        far = self._far(x, broken)
+        for network, some, slack in shared_out(self._networks, x, y, far):
+            limit = torch.where(slack > 0, far[some], torch.inf)
+            if self._ball.norm != "l2":
+                self._linear(network, rows[some], slack, limit)
+            if self._ball.norm == "l2" or self._tight:
+                known = None if broken is None else broken[some]
+                self._l2(network, rows[some], slack, limit, known)
+
+    def _far(self, x: Tensor, broken: Tensor | None) -> Tensor:
+        """The l2 radius (n,) about x that matters: of what breaks it, else up to the centre."""
+        form = self._networks[-1].form
+        far = form.preparation.distance(x.double())
+        if form.biased:
+            far = torch.full_like(far, torch.inf)
+        if broken is None:
+            return far
+        size = torch.linalg.vector_norm(broken.double() - x.double(), dim=1)
+        return torch.where(size > 0, size, far)
+
+    def _linear(self, network: StandIn, rows: Tensor, slack: Tensor, limit: Tensor) -> None:
+        """Lines over ball and box, in l1 and linf."""
+        x, y = self._x[rows], self._y[rows]
+        radii = boxed_radii(network.form, x, y, self._ball, slack)
+        self._found.raise_to(rows, torch.minimum(radii, self._in_norm(limit)), "linear")
+
+    def _l2(
+        self, network: StandIn, rows: Tensor, slack: Tensor, limit: Tensor, broken: Tensor | None
+    ) -> None:
+        """All levels in l2, whose balls hold those of the other norms."""
+        found, clusters = self._found, network.clusters
+        task, upper = l2_task(network, self._x[rows], self._y[rows], slack, broken)
+        lower = torch.zeros_like(upper)
+
+        def raise_to(some: Tensor, radii: Tensor, name: str) -> None:
+            radii = torch.minimum(radii, limit[some])
+            lower[some] = torch.maximum(lower[some], radii)
+            found.raise_to(rows[some], self._in_norm(radii), name)
+
+        every = torch.arange(len(rows), device=rows.device)
+        raise_to(every, clusters.radii(task.points, task.own, task.foreign, slack), "clustered")
+        if self._tight:
+            raise_to(every, tight_radii(task, upper, lower), "parabolas")
+        weak = torch.nonzero(lower < WEAK * upper).squeeze(1)
+        if len(weak) > 0:
+            raise_to(weak, bisected_radii(task.take(weak), upper[weak]), "linear")
+
+    def _in_norm(self, radii: Tensor) -> Tensor:
+        """Radii in the norm asked for whose balls lie in l2 balls of the given radii."""
+        return radii / self._x.shape[1] ** 0.5 if self._ball.norm == "linf" else radii
 
 
 def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:

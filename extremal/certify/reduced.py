@@ -1,71 +1,104 @@
-"""The network that is certified in place of a large one, and what that may cost."""
+"""Networks that are certified in place of a large one, and what each point pays for that."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 
-from extremal.attack.recheck import BATCH, batches
-from extremal.models import Grouped, PReLUNet, Shallow, shallow
+from extremal.certify.clustered import Clusters
+from extremal.models import Grouped, PReLUNet, Reduction, Shallow, shallow
 
-TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-7)  # relative changes of f that are tried, the coarsest first
+TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f, the coarsest first
 FEW = 64  # neurons below which nothing is gained
 SMALLER = 4  # times fewer neurons are worth a change
-WORTH = 0.006  # of the median margin: what a change may cost
+LITTLE = 1.25  # times more neurons are worth a finer tolerance
+WORTH = 0.002  # of a point's margin: what a change may cost it
+LEVEL = 1.02  # norms are rounded up to its powers, so that few bounds are computed
 
 
 @dataclass(frozen=True, eq=False)
-class Reduced:
-    """A network to certify in place of another, whose margin may be smaller by `slack`.
-
-    That holds for inputs of l2 norm up to `reach`.
-    """
+class StandIn:
+    """A network's form, and by what it was reduced: None for the network itself."""
 
     form: Shallow
-    slack: float
-    reach: float
-    margins: Tensor  # (n,): what the original's margins at the points are at least
+    reduction: Reduction | None = None
+    outputs: int = 1  # that a margin takes from the original: 1 or 2
 
-    def limit(self, x: Tensor, norm: str) -> Tensor:
-        """The radius (n,) up to which balls around x stay within reach."""
-        left = self.reach - torch.linalg.vector_norm(x.double(), dim=1)
-        return left / x.shape[1] ** 0.5 if norm == "linf" else left
+    @cached_property
+    def gram(self) -> Tensor:
+        """The inner products of all neurons' directions, (h, h)."""
+        return self.form.directions @ self.form.directions.T
+
+    @cached_property
+    def clusters(self) -> Clusters:
+        """The closed form's view of its neurons."""
+        return Clusters(self.form, self.gram)
+
+    def slack(self, reach: Tensor) -> Tensor:
+        """By how much the original's margin may be smaller at inputs of l2 norm <= reach (n,)."""
+        if self.reduction is None:
+            return torch.zeros_like(reach)
+        power = (reach.clamp(1e-150, 1e150).log() / math.log(LEVEL)).ceil()
+        levels, place = power.unique(return_inverse=True)
+        bounds = [self.reduction.bound(LEVEL**level) for level in levels.tolist()]
+        slack = self.outputs * torch.tensor(bounds, dtype=reach.dtype, device=reach.device)
+        return torch.where(reach.isfinite(), slack[place], torch.inf)
 
 
-def reduced(net: nn.Module, x: Tensor, y: Tensor) -> Reduced:
-    """The smallest network that is close enough to `net`, or itself with a slack of zero.
+def stand_ins(net: nn.Module) -> tuple[StandIn, ...]:
+    """Networks close to `net`, the smallest first and itself last.
 
-    The difference is bounded within twice the largest norm of a point by `Reduction.bound`, for
-    each of the two outputs of a margin.
+    Of those that are about as wide as each other only the closest.
     """
     inner = net.net if isinstance(net, Grouped) else net
     assert isinstance(inner, PReLUNet)
+    smaller: list[PReLUNet] = []
     if inner.hidden_bias is None and inner.width > FEW:
-        reach = 2.0 * float(torch.linalg.vector_norm(x.double(), dim=1).max())
         for tolerance in TOLERANCES:
             small = inner.effective(tolerance)
             if SMALLER * small.width > inner.width:
                 break
-            assert small.reduction is not None
-            slack = small.reduction.bound(reach) * (1.0 if inner.outputs == 1 else 2.0)
-            found = _read(net, small, x, y, slack, reach)
-            positive = found.margins[found.margins > 0]
-            if len(positive) > 0 and slack <= WORTH * float(positive.median()):
-                return found
-    return _read(net, inner, x, y, 0.0, torch.inf)
+            if smaller and small.width <= LITTLE * smaller[-1].width:
+                smaller.pop()
+            smaller.append(small)
+    outputs = 1 if inner.outputs == 1 else 2
+    few = [StandIn(_form(_like(net, small)), small.reduction, outputs) for small in smaller]
+    return (*few, StandIn(_form(net)))
 
 
-def _read(
-    net: nn.Module, small: PReLUNet, x: Tensor, y: Tensor, slack: float, reach: float
-) -> Reduced:
-    """A smaller network in place of `net`."""
-    read: nn.Module = small
-    if isinstance(net, Grouped):
-        read = Grouped(small, net.groups, signed=net.signed)
-    form = shallow(read)
+def shared_out(
+    choices: tuple[StandIn, ...], x: Tensor, y: Tensor, far: Tensor
+) -> Iterator[tuple[StandIn, Tensor, Tensor]]:
+    """Each point's network: the first whose slack costs it little; with places and slacks.
+
+    For points x (n, dim) and balls of l2 radius `far` (n,) around them; without the points that
+    the network misclassifies. What a point is given depends on no other point.
+    """
+    reach = torch.linalg.vector_norm(x.double(), dim=1) + far
+    left = torch.arange(len(x), device=x.device)
+    for choice in choices:
+        slack = choice.slack(reach[left])
+        # At x itself, too, the original's margin is smaller by at most the slack.
+        margins = choice.form.margins(x[left].double(), choice.form.own(y[left])) - slack
+        good = (margins > 0) & (slack <= WORTH * margins)
+        if bool(good.any()):
+            yield choice, left[good], slack[good]
+        left = left[~good]
+        if len(left) == 0:
+            break
+
+
+def _like(net: nn.Module, small: PReLUNet) -> nn.Module:
+    """A smaller network read as `net` is."""
+    return Grouped(small, net.groups, signed=net.signed) if isinstance(net, Grouped) else small
+
+
+def _form(net: nn.Module) -> Shallow:
+    form = shallow(net)
     assert form is not None
-    own = form.own(y)
-    parts = [form.margins(x[at].double(), own[at]) for at in batches(len(x), BATCH)]
-    return Reduced(form, slack, reach, torch.cat(parts) - slack)
+    return form

@@ -72,6 +72,10 @@ class Preparation:
         whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
         return moved if whole else moved * self.scale
 
+    def distance(self, x: Tensor) -> Tensor:
+        """The l2 distance (n,) of inputs from the centre, in their own units."""
+        return torch.linalg.vector_norm(x if self.center is None else x - self.center, dim=1)
+
     def __call__(self, x: Tensor) -> Tensor:
         """Prepared inputs, (n, dim)."""
         z = self.residue(x)

@@ -66,9 +66,9 @@ def problem(kind: Kind, generator: torch.Generator, share: float) -> Problem:
     row, target = (~own).nonzero(as_tuple=True)
     radius = share * (0.2 + torch.rand(len(row), generator=generator, dtype=torch.float64))
     z = form.preparation.residue(x)[row]
-    stretch = points(form, x).stretch
-    radius = radius * torch.linalg.vector_norm(z, dim=1) / stretch
-    pairs = points(form, x).pairs(row, own.double().argmax(1)[row], target, radius)
+    seen = points(form, form.directions @ form.directions.T, x)
+    radius = radius * torch.linalg.vector_norm(z, dim=1) / seen.stretch
+    pairs = seen.pairs(row, own.double().argmax(1)[row], target, radius)
     return Problem(pairs, form.directions, z)
 
 
@@ -260,7 +260,7 @@ def test_the_trust_region_is_exact_for_a_parabola(generator):
     form = shallow(net)
     row = torch.arange(6)
     radius = torch.full((6,), 0.8, dtype=torch.float64)
-    pairs = points(form, x).pairs(row, torch.ones(6).long(), torch.zeros(6).long(), radius)
+    pairs = points(form, form.directions @ form.directions.T, x).pairs(row, torch.ones(6).long(), torch.zeros(6).long(), radius)
     task = Problem(pairs, form.directions, x)
     u, a = form.directions.numpy(), pairs.a.numpy()
     q = parabola(pairs, Anchor.at(pairs, rest(pairs)))
