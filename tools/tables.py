@@ -15,7 +15,8 @@ def rendered(text: str) -> str:
     """A page of the docs with its tables made anew from bench/results/."""
 
     def table(found: re.Match[str]) -> str:
-        result = json.loads((FOLDER / f"{found[1]}.json").read_text())
+        bench = found[1].split("_")[0]
+        result = json.loads((FOLDER / f"{bench}.json").read_text())
         return f"<!-- bench: {found[1]} -->\n{TABLES[found[1]](result)}<!-- end of bench -->"
 
     return re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
@@ -74,6 +75,38 @@ def certify(result: dict[str, Any]) -> str:
     return _markdown([*head, "cost in attacks"], rows)
 
 
+def certify_mixture(result: dict[str, Any]) -> str:
+    """One row for each synthetic network: both sides' radii, their ratio, and the cost."""
+    ratios, figures = result["ratios"], result["figures"]
+    rows = []
+    for p in result["settings"]["mixture"]["powers"]:
+        name = f"mixture, p = {p}"
+        cells = [
+            f"{ratios[f'certified over attacked radius, quantile {q}, {name}']:.4f}"
+            for q in ("0.01", "0.5")
+        ]
+        radii, spent = figures[f"radii, {name}"], figures[f"seconds, {name}"]
+        cells += [f"{radii[side]['0.5']:.4f}" for side in ("certified", "attacked")]
+        kinds = ("attack", "certificate", "plain x and y", "known mixture")
+        rows.append([f"p = {p}", *cells, *(f"{spent[kind]:.1f}" for kind in kinds)])
+    head = ["", "ratio, 1 %", "ratio, median", "certified, median", "attacked, median", "attack, s"]
+    return _markdown([*head, "certificate, s", "training, s", "training, known mixture, s"], rows)
+
+
+def certify_boxed(result: dict[str, Any]) -> str:
+    """One row for each norm within the box: medians of certified over attacked radius."""
+    powers = result["settings"]["mnist"]["powers"]
+    rows = []
+    for norm in ("linf", "l1", "l2"):
+        found = [
+            result["figures"][f"certified over attacked, {norm} in the box, mnist, p = {p}"]
+            for p in powers
+        ]
+        cells = [f"{of['certified over attacked radius, quantile 0.5']:.3f}" for of in found]
+        rows.append([norm, *cells])
+    return _markdown(["median ratio", *(f"p = {p}" for p in powers)], rows)
+
+
 def distance(result: dict[str, Any]) -> str:
     """One row for each p."""
     rows = []
@@ -97,4 +130,6 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("|  |", "| |")
 
 
-TABLES = {"flow": flow, "attack": attack, "certify": certify, "distance": distance}
+TABLES = {
+    each.__name__: each for each in (flow, attack, certify, certify_mixture, certify_boxed, distance)
+}

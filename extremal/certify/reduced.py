@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from extremal.certify.clustered import Clusters
 from extremal.models import Grouped, PReLUNet, Reduction, Shallow, shallow
 
-TOLERANCES = (1e-3, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f, the coarsest first
+TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f
 FEW = 64  # neurons below which nothing is gained
 SMALLER = 4  # times fewer neurons are worth a change
 LITTLE = 1.25  # times more neurons are worth a finer tolerance
-WORTH = 0.002  # of a point's margin: what a change may cost it
+WORTH = 0.004  # of a point's margin: what a change may cost it
 LEVEL = 1.02  # norms are rounded up to its powers, so that few bounds are computed
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -136,32 +137,29 @@ def _merge(
     indices = torch.nonzero(kept).squeeze(1)
     indices = indices[torch.argsort(mass[indices], descending=True, stable=True)]
     directions, offsets = old.directions[indices], old.offsets[indices]
-    leaders: list[int] = []
     share = (effect / effect.sum().clamp(min=1e-300)).clamp(min=1.0 / len(indices))
     slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0)
     reach = (_SHARE * budget * share / (mass * slope).clamp(min=1e-300))[indices]
-    lonely = _lonely(directions, reach).tolist()
+    # |u - v|^2 of all pairs in one product, which rounds; the nearest leader's is computed again.
+    square = (2.0 - 2.0 * directions @ directions.T).clamp(min=0.0)
+    near = square.clone().fill_diagonal_(torch.inf).amin(1) <= reach**2 + 1e-12
+    distance, shift = square.sqrt_().numpy(force=True), offsets.numpy(force=True)
+    joins = near.tolist()
+    leaders = np.empty(len(indices), dtype=np.int64)
+    count = 0
     for place, j in enumerate(indices.tolist()):
-        if leaders and not lonely[place]:
-            gap = torch.linalg.vector_norm(directions[leaders] - directions[place], dim=1)
-            gap += (offsets[leaders] - offsets[place]).abs()
-            best = int(gap.argmin())
-            if gap[best] <= reach[place]:
+        if count and joins[place]:
+            some = leaders[:count]
+            best = int((distance[place, some] + np.abs(shift[some] - shift[place])).argmin())
+            leader = int(some[best])
+            gap = torch.linalg.vector_norm(directions[leader] - directions[place])
+            if gap + (offsets[leader] - offsets[place]).abs() <= reach[place]:
                 owner[j] = best
                 continue
-        owner[j] = len(leaders)
-        leaders.append(place)
+        owner[j] = count
+        leaders[count] = place
+        count += 1
     return owner
-
-
-def _lonely(directions: Tensor, reach: Tensor) -> Tensor:
-    """Whether no other direction is within each one's reach, (m,), in one matrix product.
-
-    The product's rounding is allowed for, so that "lonely" is certain and the rest is looked at.
-    """
-    square = 2.0 - 2.0 * directions @ directions.T
-    square.fill_diagonal_(torch.inf)
-    return square.amin(1) > reach**2 + 1e-12
 
 
 def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:
