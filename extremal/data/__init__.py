@@ -2,7 +2,17 @@
 
 from extremal.data.dataset import Dataset
 from extremal.data.fetch import DataError
+from extremal.data.folders import ImageFolder, image_folder, load_folder
 from extremal.data.images import load, published_split
 from extremal.data.mixture import OrthonormalMixture
 
-__all__ = ["DataError", "Dataset", "OrthonormalMixture", "load", "published_split"]
+__all__ = [
+    "DataError",
+    "Dataset",
+    "ImageFolder",
+    "OrthonormalMixture",
+    "image_folder",
+    "load",
+    "load_folder",
+    "published_split",
+]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import tarfile
+import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import PurePosixPath
+from typing import Literal
 
 
 class ArchiveError(ValueError):
@@ -23,25 +26,61 @@ def gunzip(content: bytes, most: int) -> bytes:
         raise ArchiveError(f"not a whole gz file ({error})") from error
 
 
-def members(content: bytes, sizes: Mapping[str, int]) -> dict[str, bytes]:
-    """The named members of a tgz file, each a plain file of the size that `sizes` gives it.
+def members(content: bytes, most: Mapping[str, int], *, packing: str = "gz") -> dict[str, bytes]:
+    """The named members of a tar file in gz or xz, plain files of at most `most` bytes each.
 
     The whole archive is refused where any member is a link or a device, or lies outside it.
     """
     found: dict[str, bytes] = {}
+    mode: Literal["r:gz", "r:xz"] = "r:gz" if packing == "gz" else "r:xz"
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as packed:
+        with tarfile.open(fileobj=io.BytesIO(content), mode=mode) as packed:
             for member in packed:
                 _refuse(member)
-                if sizes.get(member.name) == member.size and member.isreg():
+                name = member.name.removeprefix("./")
+                if name in most and member.size <= most[name] and member.isreg():
                     file = packed.extractfile(member)
                     assert file is not None
-                    found[member.name] = file.read()
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
-        raise ArchiveError(f"not a whole tgz file ({error})") from error
-    missing = [name for name in sizes if name not in found]
+                    found[name] = file.read()
+    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ArchiveError(f"not a whole tar.{packing} file ({error})") from error
+    missing = [name for name in most if name not in found]
     if missing:
-        raise ArchiveError(f"no {missing[0]} of {sizes[missing[0]]} bytes in it")
+        raise ArchiveError(f"no {missing[0]} of at most {most[missing[0]]} bytes in it")
+    return found
+
+
+def debian_members(content: bytes, most: Mapping[str, int]) -> dict[str, bytes]:
+    """The named files that a Debian package would install, as `members`: its data.tar.xz.
+
+    A package is an ar file: `!<arch>`, and for each member 60 bytes of header (16 of name, 10 of
+    size from the 48th on) and the content, padded to an even length.
+    """
+    if content[:8] != b"!<arch>\n":
+        raise ArchiveError("not a Debian package")
+    at = 8
+    while at + 60 <= len(content):
+        name, size = content[at : at + 16].strip(b" /"), content[at + 48 : at + 58].strip()
+        if not size.isdigit():
+            break
+        begin, at = at + 60, at + 60 + int(size) + int(size) % 2
+        if name == b"data.tar.xz":
+            return members(content[begin : begin + int(size)], most, packing="xz")
+    raise ArchiveError("no data.tar.xz in the Debian package")
+
+
+def zip_members(content: bytes, most: Mapping[str, int]) -> dict[str, bytes]:
+    """The named members of a zip file (a wheel), plain files of at most `most` bytes each."""
+    found: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as packed:
+            for name, size in most.items():
+                if name not in packed.namelist():
+                    raise ArchiveError(f"no {name} in it")
+                with packed.open(name) as file:
+                    found[name] = file.read(size + 1)
+    except (zipfile.BadZipFile, OSError, EOFError, zlib.error) as error:
+        raise ArchiveError(f"not a whole zip file ({error})") from error
     return found
 
 

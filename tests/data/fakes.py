@@ -75,3 +75,24 @@ def tgz(contents: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
         for info in others:
             packed.addfile(info)
     return out.getvalue()
+
+
+def debian(contents: Mapping[str, bytes]) -> bytes:
+    """A Debian package with files, written out from the format's description."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w:xz") as packed:
+        for name, content in contents.items():
+            info = tarfile.TarInfo(f"./{name}")
+            info.size = len(content)
+            packed.addfile(info, io.BytesIO(content))
+    parts = {"debian-binary": b"2.0\n", "control.tar.xz": b"odd", "data.tar.xz": out.getvalue()}
+    whole = b"!<arch>\n"
+    for name, content in parts.items():
+        head = f"{name:<16}{0:<12}{0:<6}{0:<6}{100644:<8}{len(content):<10}`\n"
+        whole += head.encode() + content + b"\n" * (len(content) % 2)
+    return whole
+
+
+def get(source, files: tuple[File, ...] = FILES) -> dict[str, bytes]:
+    """What a source gives for files, by their names."""
+    return {file.name: content for file, content in source.get(files, lambda _: None)}

