@@ -2,6 +2,7 @@
 
 from extremal.models.effective import Polar, Reduction, polar
 from extremal.models.files import load, save
+from extremal.models.foreign import from_authors, from_torch
 from extremal.models.grouped import Grouped
 from extremal.models.initial import Balanced, Explicit, Gaussian, Initialisation, Kaiming, Weights
 from extremal.models.margins import double, margin, margin_gradient, output_margins
@@ -34,6 +35,8 @@ __all__ = [
     "bayes_classifier",
     "best_gap",
     "double",
+    "from_authors",
+    "from_torch",
     "is_shallow",
     "load",
     "margin",

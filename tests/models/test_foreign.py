@@ -1,0 +1,118 @@
+"""Networks from elsewhere compute what they computed there."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from extremal.certify import radius
+from extremal.models import from_authors, from_torch
+
+
+def authors_output(state, x, p):
+    """The formula of the paper's Section 5.2 with the code's normalisation, in plain steps."""
+    z = x - state["center"]
+    w = state["prelulayer.W"]  # (D, h)
+    power = torch.relu(z @ w) ** p
+    norms = w.norm(dim=0) ** (p - 1) * z.norm(dim=1, keepdim=True) ** (p - 1)
+    return power / norms @ state["output_net.weight"].T + state["output_net.bias"]
+
+
+@pytest.fixture
+def state(generator):
+    def draw(*shape):
+        return torch.randn(*shape, generator=generator)
+
+    return {
+        "center": draw(1, 6),
+        "prelulayer.W": draw(6, 9),
+        "output_net.weight": draw(3, 9),
+        "output_net.bias": draw(3),
+    }
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 4.0])
+def test_a_checkpoint_of_the_authors_code(tmp_path, state, p, generator):
+    torch.save(state, tmp_path / "net.pt")
+    net = from_authors(tmp_path / "net.pt", p=p)
+    x = torch.randn(20, 6, generator=generator)
+    assert (net.dim, net.width, net.outputs, net.p) == (6, 9, 3, p)
+    torch.testing.assert_close(net(x), authors_output(state, x, p), rtol=1e-5, atol=1e-5)
+    assert torch.equal(net(state["center"]), state["output_net.bias"][None])  # as we define it
+
+
+def test_a_checkpoint_with_code_in_it_is_refused_and_not_run(tmp_path):
+    class Evil:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "ran"),)
+
+    torch.save({"center": Evil()}, tmp_path / "evil.pt")
+    with pytest.raises(ValueError, match="path must be a checkpoint of tensors"):
+        from_authors(tmp_path / "evil.pt", p=2)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "seen"),
+    [
+        ({"center": None}, "got no center"),
+        ({"prelulayer.W": torch.zeros(9, 6)}, r"got \(1, 6\), \(9, 6\)"),
+        ({"output_net.bias": torch.zeros(4)}, r"\(3, 9\), \(4,\)"),
+        ({"center": torch.zeros(6)}, r"got \(6,\)"),
+        ({"output_net.bias": torch.full((3,), torch.nan)}, r"output_net\.bias must .*finite"),
+    ],
+)
+def test_another_state_is_refused(tmp_path, state, change, seen):
+    torch.save(state | change, tmp_path / "net.pt")
+    with pytest.raises(ValueError, match=seen):
+        from_authors(tmp_path / "net.pt", p=2)
+
+
+def test_other_files_are_refused(tmp_path, state):
+    (tmp_path / "text.pt").write_text("weights")
+    torch.save(torch.zeros(3), tmp_path / "tensor.pt")
+    torch.save(state, tmp_path / "net.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "net.pt").read_bytes()[:300])
+    for name in ("none.pt", "text.pt", "cut.pt"):
+        with pytest.raises(
+            ValueError, match=rf"path must be a checkpoint of tensors, got .*{name}"
+        ):
+            from_authors(tmp_path / name, p=2)
+    with pytest.raises(ValueError, match=r"hold a state dict of .* got Tensor"):
+        from_authors(tmp_path / "tensor.pt", p=2)
+    with pytest.raises(ValueError, match="p must be"):
+        from_authors(tmp_path / "net.pt", p=0.5)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+@pytest.mark.parametrize("outputs", [1, 2, 5])
+def test_a_relu_network_of_pytorch(biased, outputs, generator):
+    first, last = nn.Linear(7, 11, bias=biased), nn.Linear(11, outputs, bias=biased)
+    module = nn.Sequential(nn.Flatten(), first, nn.Dropout(0.5), nn.ReLU(), last).eval()
+    net = from_torch(module)
+    x = torch.randn(30, 7, generator=generator)
+    out = module(x)
+    expected = out.squeeze(1) if outputs == 1 else out
+    torch.testing.assert_close(net(x), expected, rtol=1e-5, atol=1e-6)
+    first.weight.data.zero_()
+    torch.testing.assert_close(net(x), expected, rtol=1e-5, atol=1e-6)
+    y = torch.where(net(x) > 0, 1, -1) if outputs == 1 else net(x).argmax(1)
+    assert bool((radius(net, x, y, effort="fast") > 0).all())
+
+
+def test_other_modules_are_refused():
+    linear = nn.Linear(3, 3)
+    deep = nn.Sequential(linear, nn.ReLU(), linear, nn.ReLU(), linear)
+    for module, seen in (
+        (linear, "Linear"),
+        (deep, "Linear, ReLU, Linear, ReLU, Linear"),
+        (nn.Sequential(linear, nn.Tanh(), linear), "Linear, Tanh, Linear"),
+    ):
+        with pytest.raises(ValueError, match=rf"module must be nn\.Sequential of .* got {seen}"):
+            from_torch(module)
+    uneven = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(5, 2))
+    with pytest.raises(ValueError, match="on both sides, got 4 and 5"):
+        from_torch(uneven)
