@@ -22,8 +22,6 @@ ORDER = {
 ORDER["experiments"] = set(ORDER)
 ORDER["report"] = set(ORDER)
 ORDER["cli"] = set(ORDER)
-# A part that is a few files beside the folders: its own, and the private ones behind it.
-FILES = {"evaluate": {"evaluate", "_health", "_robustness"}}
 FACE = {"__init__"}  # it imports all parts
 
 
@@ -40,35 +38,24 @@ def parts_imported(path: Path) -> set[str]:
             names = [node.module or ""]
         else:
             continue
-        found |= {part_of(name.split(".")[1]) for name in names if name.startswith("extremal.")}
+        found |= {name.split(".")[1] for name in names if name.startswith("extremal.")}
     return found
-
-
-def part_of(name: str) -> str:
-    """The part that a name below the package belongs to."""
-    return next((part for part, files in FILES.items() if name in files), name)
-
-
-def files_of(part: str) -> list[Path]:
-    if part in FILES:
-        return [ROOT / f"{name}.py" for name in sorted(FILES[part])]
-    return sorted((ROOT / part).rglob("*.py"))
 
 
 def test_every_part_is_in_the_order():
     folders = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()}
-    assert folders == set(ORDER) - set(FILES)
+    assert folders == set(ORDER)
 
 
 def test_every_file_beside_the_parts_is_known():
     files = {path.stem for path in ROOT.glob("*.py")}
-    assert files == SHARED | FACE | {name for part in FILES.values() for name in part}
+    assert files == SHARED | FACE
 
 
 @pytest.mark.parametrize("part", ORDER)
 def test_a_part_imports_only_those_to_its_left(part):
     allowed = ORDER[part] | {part} | (SHARED if part != "theory" else set())
-    for path in files_of(part):
+    for path in sorted((ROOT / part).rglob("*.py")):
         extra = parts_imported(path) - allowed
         assert not extra, f"{path.relative_to(ROOT)} imports {sorted(extra)}"
 
@@ -77,5 +64,5 @@ def test_the_check_would_notice():
     wrong = ROOT / "report" / "figure.py"
     assert not parts_imported(wrong) <= ORDER["data"]
     assert parts_imported(ROOT / "report" / "robustness.py") >= {"evaluate"}
-    assert parts_imported(ROOT / "cli" / "evaluate.py") >= {"evaluate"}  # by a private name, too
-    assert not parts_imported(ROOT / "evaluate.py") <= ORDER["certify"]
+    assert parts_imported(ROOT / "cli" / "evaluate.py") >= {"evaluate"}
+    assert not parts_imported(ROOT / "evaluate" / "task.py") <= ORDER["certify"]

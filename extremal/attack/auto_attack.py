@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack.ball import Ball
+from extremal._progress import Bar, Progress
+from extremal.attack.ball import Ball, Box
 from extremal.attack.frame import Frame, global_seed
 from extremal.attack.modules import as_classes
-from extremal.attack.recheck import BATCH, check_points, verified
+from extremal.attack.recheck import BATCH, batches, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
 
 _STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
@@ -39,11 +40,12 @@ def auto_attack(
     *,
     norm: str = "l2",
     radius: float,
-    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None,
+    box: Box | None = None,
     version: str = "standard",
     queries: int = 5000,
     generator: torch.Generator,
     batch: int = BATCH,
+    progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by AutoAttack (Croce & Hein 2020) as pyautoattack has it, and verify what it finds.
 
@@ -51,7 +53,8 @@ def auto_attack(
     with `queries` queries), "plus", or the name of one part. Points are searched in float32 in
     their `Frame` in [0, 1]; a one-output network has two logits. Under four logits, constant very
     low ones are added for the DLR loss, and targets are the true ones: no part is left out. The
-    Square Attack, which wants images, gets the coordinates as a square with a border.
+    Square Attack, which wants images, gets the coordinates as a square with a border. All parts
+    meet `batch` points before the next ones come.
 
     Needs `pip install extremal[autoattack]`.
     """
@@ -71,7 +74,11 @@ def auto_attack(
     u, labels = frame.inward(part, torch.float32), as_classes(y[rows])
     model, classes = _padded(frame.network(net, torch.float32), u)
     attacker = _Attacker(library, norm, radius / frame.width, version, classes, queries, batch)
-    moved = attacker.search(model, u, labels, generator)
+    moved, clean = torch.empty_like(u), len(x) - len(rows)
+    with Bar("autoattack", len(x), progress) as bar:
+        for at in batches(len(u), batch):
+            moved[at] = attacker.search(model, u[at], labels[at], generator)
+            bar.done(clean + at.stop)
     x_adv = ball.land(frame.outward(moved, u, part, ball), part)
     found = verified(net, part, y[rows], x_adv, ball, f"autoattack-{version}")
     return result.merged(rows, found)

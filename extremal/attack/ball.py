@@ -10,6 +10,7 @@ from torch import Tensor
 from extremal import _check
 from extremal.attack import maximum, projection, uniform
 from extremal.attack.projection import Bounds
+from extremal.data.dataset import Box as Box
 
 NORMS = ("l1", "l2", "linf")
 
@@ -41,7 +42,7 @@ class Ball:
 
     norm: str
     radius: float | Tensor
-    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None
+    box: Box | None = None
 
     def __post_init__(self) -> None:
         _check.choice("norm", self.norm, NORMS)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.ball import Ball
+from extremal.attack.ball import Ball, Box
 from extremal.attack.nearest import nearest
 from extremal.attack.objective import likely_targets, objective_gradient
 from extremal.attack.polish import Best, bounded, polished, pulled_back
@@ -30,7 +30,7 @@ def boundary(
     y: Tensor,
     *,
     norm: str = "l2",
-    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None,
+    box: Box | None = None,
     steps: int = 100,
     targets: int = 0,
     restarts: int = 1,

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack.ball import NORMS, Ball
+from extremal._progress import Bar, Progress
+from extremal.attack.ball import NORMS, Ball, Box
 from extremal.attack.frame import Frame, global_seed
 from extremal.attack.modules import as_classes
 from extremal.attack.polish import just_broken
@@ -30,16 +31,17 @@ def foolbox_attack(
     options: Mapping[str, Any] | None = None,
     norm: str = "l2",
     radius: float | None = None,
-    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None,
+    box: Box | None = None,
     generator: torch.Generator,
     batch: int = BATCH,
+    progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by an attack of foolbox 3, and verify what it finds.
 
     `attack` is one of its attack objects, or the name of a class in `foolbox.attacks`, made with
     `options`. With `radius=None` the attack must be one that minimises, and the radii found are
     the result's. Points are searched in their dtype in their `Frame` in [0, 1]; lengths among the
-    options are in those units. A one-output network has two logits.
+    options are in those units. A one-output network has two logits. `batch` points at a time.
 
     Needs `pip install extremal[foolbox]`.
     """
@@ -58,7 +60,9 @@ def foolbox_attack(
     model = library.PyTorchModel(frame.network(net, x.dtype), bounds=(0, 1), device=x.device)
     eps = None if limit is None else limit / frame.width
     standing = torch.nonzero(~result.success).squeeze(1)
-    with global_seed(generator):
+    done = len(x) - len(standing)
+    with Bar("foolbox", len(x), progress) as bar, global_seed(generator):
+        bar.done(done)
         for rows in standing.split(batch):
             part, labels = x[rows], y[rows]
             u = frame.inward(part, x.dtype)
@@ -71,6 +75,8 @@ def foolbox_attack(
             sizes = ball if limit else Ball(norm, ball.norms(x_adv.double() - part.double()), box)
             name = f"foolbox-{type(attacker).__name__}"
             result = result.merged(rows, verified(net, part, labels, x_adv, sizes, name))
+            done += len(rows)
+            bar.done(done)
     return result
 
 

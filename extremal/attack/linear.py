@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._progress import Bar, Progress
 from extremal.attack.ball import Ball
 from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
@@ -25,7 +26,13 @@ NEURONS = 8  # that one point is sent toward
 
 
 def linear_steps(
-    net: nn.Module, x: Tensor, y: Tensor, *, ball: Ball, batch: int = BATCH
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    ball: Ball,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack a `PReLUNet` (or a `Grouped` one) by full linear steps.
 
@@ -33,19 +40,38 @@ def linear_steps(
     linearised margin, 3 steps; the best three, 8; all, 10; and from starts on the way to the
     opposing neurons that could gain most, 8 (for p >= 3 the gradient toward a far neuron vanishes,
     and nothing else goes there). Deterministic. `batch` is the number of (point, target) pairs at a
-    time.
+    time. Neurons of no effect are left out at first, but not for points that only the others break.
+    Any other network is a ValueError.
     """
     y = check_points(net, x, y)
     check_ball(ball)
     check_shallow(net)
     _check.integer("batch", batch, minimum=1)
-    task = problem(net, x, y, ball)
+    with Bar("linear steps", len(x), progress) as bar:
+        task = problem(net, x, y, ball)
+        best = _searched(task, batch, bar)
+    result = _landed(net, x, y, task, best)
+    left = torch.nonzero((best.lowest <= 0) & ~result.success).squeeze(1)
+    if len(left) == 0:
+        return result
+    part, labels = x[left], y[left]
+    task = problem(net, part, labels, ball.take(left), whole=True)
+    return result.merged(left, _landed(net, part, labels, task, _searched(task, batch, None)))
+
+
+def _searched(task: Problem, batch: int, bar: Bar | None) -> Best:
+    """The perturbations of least margin in the task's coordinates."""
     best = Best.start(task)
-    for at in batches(len(x), batch):
-        rows = torch.arange(at.start, at.stop, device=x.device)
-        attack_all(task, best, rows, batch)
-    x_adv = ball.land(ball.project(task.lift(best.delta), x), x)
-    return verified(net, x, y, x_adv, ball, "linear")
+    for at in batches(len(task), batch):
+        attack_all(task, best, torch.arange(at.start, at.stop, device=task.x.device), batch)
+        if bar is not None:
+            bar.done(at.stop)
+    return best
+
+
+def _landed(net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Best) -> AttackResult:
+    x_adv = task.ball.land(task.ball.project(task.lift(best.delta), x), x)
+    return verified(net, x, y, x_adv, task.ball, "linear")
 
 
 def check_shallow(net: nn.Module) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._progress import Bar, Progress
 from extremal.attack.ball import Ball
 from extremal.attack.descent import Active, Look, descend
 from extremal.attack.problem import Problem, problem
@@ -17,6 +18,8 @@ from extremal.attack.recheck import BATCH, batches, check_ball, check_points, ve
 from extremal.attack.result import CLEAN, AttackResult
 from extremal.attack.search import search_copy
 from extremal.models import Shallow, best_gap, double, is_shallow, margin_gradient
+
+Told = Callable[[int], None]  # of how many points are done
 
 
 def pgd(
@@ -30,6 +33,7 @@ def pgd(
     start: str = "zero",
     generator: torch.Generator | None = None,
     batch: int = BATCH,
+    progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by projected gradient descent on the margin m, in the norm of the ball.
 
@@ -54,19 +58,27 @@ def pgd(
         _check.generator("generator", generator)
     every = Active(x, y, ball, _starts(x, ball, start, generator, batch), _lengths(step, x))
     task = _spanned(net, x, y, ball) if start == "zero" else None
-    delta, lowest = _search(net, task, every, steps, batch)
+    with Bar("pgd", len(x), progress) as bar:
+        delta, lowest = _search(net, task, every, steps, batch, bar.done)
     delta = _lifted(task, delta, every)
     return _settled(net, every, delta, lowest, steps, batch, f"pgd-{start}")
 
 
 def published_pgd(
-    net: nn.Module, x: Tensor, y: Tensor, *, radius: float | Tensor, batch: int = BATCH
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    radius: float | Tensor,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
 ) -> AttackResult:
     """The attack of Min & Vidal 2024, Figure 2e: l2, no box, 2000 steps of 0.1, start at zero.
 
     The settings are those of the authors' published code.
     """
-    return pgd(net, x, y, ball=Ball("l2", radius), steps=2000, step=0.1, batch=batch)
+    ball = Ball("l2", radius)
+    return pgd(net, x, y, ball=ball, steps=2000, step=0.1, batch=batch, progress=progress)
 
 
 def radii_pgd(
@@ -78,11 +90,12 @@ def radii_pgd(
     steps: int,
     step: float,
     batch: int = BATCH,
+    progress: bool | Progress = False,
 ) -> AttackResult:
     """`pgd` in l2 from zero at one radius after the other, each on what the ones before left.
 
     The result's radius is infinite where a point stands at all of them. Only what the search breaks
-    is verified, so that 15 radii cost little more than one.
+    is verified, so that 15 radii cost little more than one. Progress counts points and radii.
     """
     y = check_points(net, x, y)
     _check.instance("radii", radii, Iterable, "be a sequence of numbers")
@@ -92,35 +105,43 @@ def radii_pgd(
     still, lengths = Ball("l2", 0.0), _lengths(step, x)
     result = verified(net, x, y, x, still, CLEAN)
     task = _spanned(net, x, y, still)
-    for radius in wanted:
-        rows = torch.nonzero(~result.success).squeeze(1)
-        if len(rows) == 0:
-            break
-        ball = Ball("l2", radius)
-        every = Active(x[rows], y[rows], ball, _starts(x[rows], ball), lengths[rows])
-        part = None if task is None else replace(task.take(rows), ball=ball)
-        delta, lowest = _search(net, part, every, steps, batch)
-        hit = torch.nonzero(lowest <= 0).squeeze(1)
-        if len(hit) > 0:
-            every, some = every.take(hit), None if part is None else part.take(hit)
-            delta = _lifted(some, delta[hit], every)
-            found = _settled(net, every, delta, lowest[hit], steps, batch, "pgd-zero")
-            result = result.merged(rows[hit], found)
+    total = len(wanted) * len(x)
+    with Bar("pgd", total, progress) as bar:
+        for turn, radius in enumerate(wanted, 1):
+            rows = torch.nonzero(~result.success).squeeze(1)
+            if len(rows) == 0:
+                break
+            ball, before = Ball("l2", radius), turn * len(x) - len(rows)
+            every = Active(x[rows], y[rows], ball, _starts(x[rows], ball), lengths[rows])
+            part = None if task is None else replace(task.take(rows), ball=ball)
+            told = functools.partial(_told, bar, before)
+            delta, lowest = _search(net, part, every, steps, batch, told)
+            hit = torch.nonzero(lowest <= 0).squeeze(1)
+            if len(hit) > 0:
+                every, some = every.take(hit), None if part is None else part.take(hit)
+                delta = _lifted(some, delta[hit], every)
+                found = _settled(net, every, delta, lowest[hit], steps, batch, "pgd-zero")
+                result = result.merged(rows[hit], found)
+        bar.done(total)
     return result
 
 
+def _told(bar: Bar, before: int, done: int) -> None:
+    bar.done(before + done)
+
+
 def _search(
-    net: nn.Module, task: Problem | None, every: Active, steps: int, batch: int
+    net: nn.Module, task: Problem | None, every: Active, steps: int, batch: int, told: Told
 ) -> tuple[Tensor, Tensor]:
     """Perturbations (n, dim') of least margin in the search, and those margins (n,).
 
     In the span's coordinates where there is a `task`, as many numbers at a time as a batch has.
     """
     if task is None:
-        return _in_place(search_copy(net, every.x), every, steps, batch)
+        return _in_place(search_copy(net, every.x), every, steps, batch, told)
     look, wide = _look(task.form), max(task.form.directions.shape)
     near = Active(task.x, task.own, task.ball, torch.zeros_like(task.x), every.length)
-    return _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide))
+    return _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide), told)
 
 
 def _lifted(task: Problem | None, delta: Tensor, every: Active) -> Tensor:
@@ -128,13 +149,21 @@ def _lifted(task: Problem | None, delta: Tensor, every: Active) -> Tensor:
     return delta if task is None else every.ball.project(task.lift(delta), every.x)
 
 
-def _in_place(net: nn.Module, every: Active, steps: int, batch: int) -> tuple[Tensor, Tensor]:
+def _in_place(
+    net: nn.Module, every: Active, steps: int, batch: int, told: Told | None = None
+) -> tuple[Tensor, Tensor]:
     """The same in the data's coordinates, with the network that is given."""
-    return _descend(functools.partial(margin_gradient, net), every, steps, batch)
+    return _descend(functools.partial(margin_gradient, net), every, steps, batch, told)
 
 
-def _descend(look: Look, every: Active, steps: int, size: int) -> tuple[Tensor, Tensor]:
-    parts = [descend(look, every.take(at), steps) for at in batches(len(every.x), size)]
+def _descend(
+    look: Look, every: Active, steps: int, size: int, told: Told | None
+) -> tuple[Tensor, Tensor]:
+    parts = []
+    for at in batches(len(every.x), size):
+        parts.append(descend(look, every.take(at), steps))
+        if told is not None:
+            told(at.stop)
     delta, lowest = zip(*parts, strict=True)
     return torch.cat(delta), torch.cat(lowest)
 

@@ -30,6 +30,7 @@ class Problem:
     x: Tensor
     own: Tensor  # (n, C) bool
     ball: Ball
+    fine: nn.Module  # the network `form` is of, but not a coarse one
     basis: Tensor | None = None  # (r, dim)
     beyond: Tensor | None = None  # (n, dim) unit rows, or zero
 
@@ -55,21 +56,31 @@ class Problem:
         return clearly_broken(self.form.margins(self.x, self.own))
 
 
-def problem(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, *, coarse: bool = False) -> Problem:
+def problem(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    *,
+    coarse: bool = False,
+    whole: bool = False,
+) -> Problem:
     """The search problem for a network that has a `Shallow` form.
 
-    With `coarse` the network may be changed by a thousandth, where that leaves few neurons.
+    With `coarse` the network may be changed by a thousandth, where that leaves few neurons; with
+    `whole` none of them is left out, for points where the others are silent.
     """
-    form = shallow(_effective(net, coarse), x.dtype)
+    fine = net if whole else _effective(net)
+    form = shallow(_coarser(net, fine) if coarse else fine, x.dtype)
     assert form is not None
     own = form.own(y)
     plain = ball.norm == "l2" and ball.box is None
     if not plain or isinstance(form.preparation.scale, Tensor):
-        return Problem(form, x, own, ball)
+        return Problem(form, x, own, ball, fine)
     basis = _span(form.directions)
     normalised = form.preparation.normalize > 0.0
     if len(basis) + normalised >= form.dim:
-        return Problem(form, x, own, ball)
+        return Problem(form, x, own, ball, fine)
     center = form.preparation.center
     moved = x if center is None else x - center
     inside = moved @ basis.T
@@ -83,20 +94,32 @@ def problem(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, *, coarse: bool = 
         inside = torch.cat([inside, length], 1)
         directions = nn.functional.pad(directions, (0, 1))
     small = replace(form, directions=directions, preparation=preparation)
-    return Problem(small, inside, own, ball, basis, beyond)
+    return Problem(small, inside, own, ball, fine, basis, beyond)
 
 
-def _effective(net: nn.Module, coarse: bool) -> nn.Module:
-    """The network without neurons that do not matter to a search."""
+def _effective(net: nn.Module) -> nn.Module:
+    """The network without neurons that do not matter to a search in float32."""
+    inner = _inner(net)
+    return net if inner.hidden_bias is not None else _outer(inner.effective(_FINE), net)
+
+
+def _coarser(net: nn.Module, fine: nn.Module) -> nn.Module:
+    """A network that differs by a thousandth, if it is far smaller than `fine`, or that."""
+    width = _inner(fine).width
+    if _inner(net).hidden_bias is not None or width <= _MANY:
+        return fine
+    fewer = _inner(net).effective(_COARSE)
+    return _outer(fewer, net) if 8 * fewer.width < width else fine
+
+
+def _inner(net: nn.Module) -> PReLUNet:
     inner = net.net if isinstance(net, Grouped) else net
     assert isinstance(inner, PReLUNet)
-    if inner.hidden_bias is not None:
-        return net
-    small = inner.effective(_FINE)
-    if coarse and small.width > _MANY:
-        fewer = inner.effective(_COARSE)
-        small = fewer if 8 * fewer.width < small.width else small
-    return Grouped(small, net.groups, signed=net.signed) if isinstance(net, Grouped) else small
+    return inner
+
+
+def _outer(inner: PReLUNet, like: nn.Module) -> nn.Module:
+    return Grouped(inner, like.groups, signed=like.signed) if isinstance(like, Grouped) else inner
 
 
 def _span(directions: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from extremal.models import margin
 
 _FIRST_SHARE = 0.8
 # Shares of the steps after which the share of coordinates that change is halved.
-_HALVINGS = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
+_HALVED = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 
 def random_search(
@@ -67,7 +67,7 @@ def _search(
         if len(rows) == 0:
             break
         part, inner = x[rows], ball.take(rows)
-        share = _FIRST_SHARE * 0.5 ** sum(step > at * steps for at in _HALVINGS)
+        share = _FIRST_SHARE * 0.5 ** sum(step > at * steps for at in _HALVED)
         trial = _changed(best[rows], inner, part, share, g)
         value = margin(net, part + trial, y[rows])
         better = value < lowest[rows]

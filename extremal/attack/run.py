@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.apgd import apgd
-from extremal.attack.ball import Ball
+from extremal.attack.ball import Ball, Box
 from extremal.attack.boundary import boundary
 from extremal.attack.directions import structured
 from extremal.attack.linear import linear_steps
@@ -22,8 +23,8 @@ from extremal.attack.shortest import shortest
 from extremal.data import OrthonormalMixture
 from extremal.models import is_shallow
 
-Box = tuple[float, float] | tuple[Tensor, Tensor]
-Part = Callable[[Tensor, Tensor, Ball, Tensor], AttackResult]
+# Of points, labels, ball, their places among all points, and whom to tell of progress.
+Part = Callable[[Tensor, Tensor, Ball, Tensor, Progress], AttackResult]
 
 # The length of all of PGD's steps together, in radii. From zero at radius 0.9, 100 steps left 99 %
 # of 1000 samples standing on F^(3) with 2.5, 49 % with 10.
@@ -53,9 +54,13 @@ def run(
     where the data's `mixture` is given the closed-form directions (with `group`, the subclasses,
     both families; without it d_0 alone). Against any other network: PGD from zero and from a random
     start, APGD on the margin, APGD toward each likely class on the scale-invariant loss, and a
-    random search without gradients; `steps` is the budget of each. An attack meets only the points
-    that the ones before it left standing. Every result is verified in float64, and says which
-    attack found it.
+    random search without gradients. An attack meets only the points that the ones before it left
+    standing. Every result is verified in float64, and says which attack found it.
+
+    `steps` is the budget of an attack on any other network: steps of PGD, and of APGD toward each
+    class; ten times as many trials of the random search. Full linear steps and closed forms have no
+    budget, and do not look at it. `batch` is the number of points at a time. Progress counts points
+    and attacks.
     """
     y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)
@@ -69,13 +74,14 @@ def run(
         if known
         else _general_parts(net, mixture, group, steps, batch, generator)
     )
-    with Bar("attack", len(parts), progress) as bar:
-        for done, part in enumerate(parts, 1):
+    with Bar("attack", len(parts) * len(x), progress) as bar:
+        for turn, part in enumerate(parts, 1):
             rows = torch.nonzero(~result.success).squeeze(1)
-            if len(rows) == 0:
-                break
-            result = result.merged(rows, part(x[rows], y[rows], ball.take(rows), rows))
-            bar.done(done)
+            if len(rows) > 0:
+                told = functools.partial(_told, bar, turn * len(x) - len(rows))
+                found = part(x[rows], y[rows], ball.take(rows), rows, told)
+                result = result.merged(rows, found)
+            bar.done(turn * len(x))
     return result
 
 
@@ -94,7 +100,9 @@ def minimal(
     """The smallest radius found at which each point of x (n, dim) breaks; inf where none was.
 
     One pass gives the whole robust-accuracy curve. Against a `PReLUNet` (or a `Grouped` one)
-    `shortest`; against any other network `boundary`, toward each likely class.
+    `shortest`, which has no budget and does not look at `steps`; against any other network
+    `boundary` with `steps` steps toward each likely class. `batch` is the number of points at a
+    time.
     """
     y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)
@@ -121,7 +129,7 @@ def _shallow_parts(
     """The attacks on a network whose neurons can be seen."""
     if mixture is not None:
         yield _closed_forms(net, mixture, group, batch)
-    yield lambda x, y, ball, _: linear_steps(net, x, y, ball=ball, batch=batch)
+    yield lambda x, y, ball, _, told: linear_steps(net, x, y, ball=ball, batch=batch, progress=told)
 
 
 def _general_parts(
@@ -137,7 +145,7 @@ def _general_parts(
         yield _closed_forms(net, mixture, group, batch)
 
     def descend(start: str) -> Part:
-        return lambda x, y, ball, _: pgd(
+        return lambda x, y, ball, _, told: pgd(
             net,
             x,
             y,
@@ -147,10 +155,11 @@ def _general_parts(
             start=start,
             generator=generator,
             batch=batch,
+            progress=told,
         )
 
     def ascend(objective: str, targets: int) -> Part:
-        return lambda x, y, ball, _: apgd(
+        return lambda x, y, ball, _, told: apgd(
             net,
             x,
             y,
@@ -160,6 +169,7 @@ def _general_parts(
             steps=steps,
             generator=generator,
             batch=batch,
+            progress=told,
         )
 
     yield descend("zero")
@@ -167,19 +177,24 @@ def _general_parts(
     yield ascend("margin", 0)
     yield ascend("dlr", _TARGETS)
     queries = _QUERIES * steps
-    yield lambda x, y, ball, _: random_search(
-        net, x, y, ball=ball, steps=queries, generator=generator, batch=batch
+    yield lambda x, y, ball, _, told: random_search(
+        net, x, y, ball=ball, steps=queries, generator=generator, batch=batch, progress=told
     )
 
 
 def _closed_forms(
     net: nn.Module, mixture: OrthonormalMixture, group: Tensor | None, batch: int
 ) -> Part:
-    def attack(x: Tensor, y: Tensor, ball: Ball, rows: Tensor) -> AttackResult:
+    def attack(x: Tensor, y: Tensor, ball: Ball, rows: Tensor, _: Progress) -> AttackResult:
         own = None if group is None else group[rows.to(group.device)]
         return structured(net, x, y, mixture, own, ball, batch=batch)
 
     return attack
+
+
+def _told(bar: Bar, before: int, what: str, done: int, total: int) -> None:
+    """An attack's word on its points, `before` of which others had done."""
+    bar.done(before + done, what)
 
 
 def _check_mixture(mixture: object, group: object, x: Tensor) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.ball import Ball
+from extremal.attack.ball import Ball, Box
 from extremal.attack.linear import (
     Best,
     attack_all,
@@ -18,42 +18,31 @@ from extremal.attack.linear import (
     pair_weights,
     walk,
 )
+from extremal.attack.linearised import Shortest, note, step, tightened
 from extremal.attack.nearest import nearest
 from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
 from extremal.attack.result import AttackResult
 from extremal.attack.sweep import LARGEST, refine, sweep
-from extremal.models import best_gap
+from extremal.models import best_gap, shallow
 
 ROUNDS = ((None, 5), (4, 5), (2, 6))  # targets that are kept, and linearised steps for them
-MOMENTUM = 0.5  # of the gradient: without it p = 1 goes to and fro between two linear pieces
 SHRINK = (0.9, 0.97, 0.99)  # radii of the polish, as shares of the one found
 LAST = 4  # linearised steps at the end
-STRETCH = (1.0003, 1.001, 1.003, 1.01, 1.03)  # of what the network itself does not take as broken
+STRETCH = (
+    1.00001,
+    1.0001,
+    1.0003,
+    1.001,
+    1.003,
+    1.01,
+    1.03,
+)  # of what the network itself does not take as broken
 NEARER = 0.97  # of the radius found, at which other ways are looked for
 AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
 SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
 DOUBLINGS = 8  # of the radius, where nothing was found
 POLISH = 3  # full linear steps at each of them
-
-
-@dataclass(frozen=True, eq=False)
-class Shortest:
-    """The smallest perturbation that breaks each point so far, updated in place."""
-
-    delta: Tensor  # (n, dim')
-    size: Tensor  # (n,) float64: its norm, inf where there is none
-    enough: Tensor  # (n,)
-    norm: str
-
-    def note(self, rows: Tensor, value: Tensor, delta: Tensor) -> None:
-        """Keep what breaks a point by less than before; a row may occur several times."""
-        size = Ball(self.norm, 0.0).norms(delta)
-        size = torch.where((value <= self.enough[rows]) | (value == 0), size, torch.inf)
-        before = self.size[rows]
-        self.size.scatter_reduce_(0, rows, size, "amin")
-        won = (size == self.size[rows]) & (size < before)
-        self.delta[rows[won]] = delta[won]
 
 
 def shortest(
@@ -62,7 +51,7 @@ def shortest(
     y: Tensor,
     *,
     norm: str = "l2",
-    box: tuple[float, float] | tuple[Tensor, Tensor] | None = None,
+    box: Box | None = None,
     batch: int = BATCH,
     progress: bool | Progress = False,
 ) -> AttackResult:
@@ -70,34 +59,45 @@ def shortest(
 
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
-    linear steps just under the radius found, as long as they succeed. Deterministic. `batch` is the
-    number of points at a time.
+    linear steps just under the radius found, as long as they succeed; and last linearised steps on
+    the network itself. Deterministic. `batch` is the number of points at a time. Any other
+    network is a ValueError.
     """
     y = check_points(net, x, y)
     check_shallow(net)
     _check.integer("batch", batch, minimum=1)
-    task = problem(net, x, y, Ball(norm, 0.0, box), coarse=True)
-    best = Shortest(
-        torch.zeros_like(task.x),
-        torch.full((len(x),), torch.inf, dtype=torch.float64, device=x.device),
-        task.enough(),
-        norm,
-    )
+    ball = Ball(norm, 0.0, box)
     with Bar("shortest", len(x), progress) as bar:
-        for at in batches(len(x), batch):
-            rows = torch.arange(at.start, at.stop, device=x.device)
-            _linearised(task, best, rows)
-            _silence(task, best, rows)
-            _directed(task, best, rows, NEARER)
+        task = problem(net, x, y, ball, coarse=True)
+        best = _searched(task, batch, bar)
+    result = _settled(net, x, y, task, best, batch)
+    left = torch.nonzero(best.size.isfinite() & ~result.success).squeeze(1)
+    if len(left) == 0:
+        return result
+    part, labels = x[left], y[left]
+    task = problem(net, part, labels, ball, whole=True)
+    best = _searched(task, batch, None)
+    return result.merged(left, _settled(net, part, labels, task, best, batch))
+
+
+def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
+    """The smallest perturbations found in the task's coordinates."""
+    best = Shortest.nothing(task, task.enough())
+    for at in batches(len(task), batch):
+        rows = torch.arange(at.start, at.stop, device=task.x.device)
+        _linearised(task, best, rows)
+        _silence(task, best, rows)
+        _directed(task, best, rows, NEARER)
+        _polish(task, best, rows)
+        if len(task.form.directions) <= FEW:
+            _directed(task, best, rows, AGAIN)
             _polish(task, best, rows)
-            if len(task.form.directions) <= FEW:
-                _directed(task, best, rows, AGAIN)
-                _polish(task, best, rows)
-            if task.x.shape[1] <= LARGEST:
-                _swept(task, best, rows)
-            _farther(task, best, rows, batch)
+        if task.x.shape[1] <= LARGEST:
+            _swept(task, best, rows)
+        _farther(task, best, rows, batch)
+        if bar is not None:
             bar.done(at.stop)
-    return _settled(net, x, y, task, best)
+    return best
 
 
 def _linearised(task: Problem, best: Shortest, rows: Tensor) -> None:
@@ -113,39 +113,8 @@ def _linearised(task: Problem, best: Shortest, rows: Tensor) -> None:
             row, target, delta = row[keep], target[keep], delta[keep]
             memory = None if memory is None else memory[keep]
         for _ in range(steps):
-            delta, memory = _step(task, best, row, target, delta, memory)
-    _note(task, best, row, delta)
-
-
-def _step(
-    task: Problem,
-    best: Shortest,
-    row: Tensor,
-    target: Tensor | None,
-    delta: Tensor,
-    memory: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """One linearised step of (point, target) pairs; what was met on the way is noted."""
-    x, own = task.x[row], task.own[row]
-    out, slope = task.form.powers(x + delta)
-    best.note(row, best_gap(out, own), delta)
-    gradient = task.form.gradient(x + delta, slope, pair_weights(task, out, own, target))
-    if memory is not None:
-        gradient = MOMENTUM * memory + (1.0 - MOMENTUM) * gradient
-    need = _short(out, own, target) - 2.0 * best.enough[row] + (gradient * delta).sum(1)
-    bounds = task.ball.bounds(x)
-    return torch.nan_to_num(nearest(gradient, need, best.norm, bounds)), gradient
-
-
-def _short(out: Tensor, own: Tensor, target: Tensor | None) -> Tensor:
-    """f_own - f_t, (n,): what a target lacks, or the best foreign output."""
-    if target is None:
-        return best_gap(out, own)
-    return out.masked_fill(~own, -torch.inf).amax(1) - out.gather(1, target.unsqueeze(1)).squeeze(1)
-
-
-def _note(task: Problem, best: Shortest, rows: Tensor, delta: Tensor) -> None:
-    best.note(rows, task.form.margins(task.x[rows] + delta, task.own[rows]), delta)
+            delta, memory = step(task, best, row, target, delta, memory)
+    note(task, best, row, delta)
 
 
 def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
@@ -170,7 +139,7 @@ def _silence(task: Problem, best: Shortest, rows: Tensor) -> None:
         gradient = task.form.gradient(x + delta, slope, pair_weights(task, out, own, None))
         need = BEYOND * task.form.p * best_gap(out, own) + (gradient * delta).sum(1)
         delta = torch.nan_to_num(nearest(gradient, need, best.norm, bounds))
-        _note(task, best, rows, delta)
+        note(task, best, rows, delta)
 
 
 def _swept(task: Problem, best: Shortest, rows: Tensor) -> None:
@@ -244,8 +213,8 @@ def _polish(task: Problem, best: Shortest, rows: Tensor) -> None:
         best.note(rows, inner.lowest, inner.delta)
     delta = best.delta[rows]
     for _ in range(LAST):
-        delta, _ = _step(task, best, rows, None, delta, None)
-    _note(task, best, rows, delta)
+        delta, _ = step(task, best, rows, None, delta, None)
+    note(task, best, rows, delta)
 
 
 def _inside(task: Problem, best: Shortest, rows: Tensor, radius: Tensor) -> tuple[Problem, Best]:
@@ -255,9 +224,20 @@ def _inside(task: Problem, best: Shortest, rows: Tensor, radius: Tensor) -> tupl
     return part, Best(torch.zeros_like(part.x), never, best.enough[rows])
 
 
-def _settled(net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Shortest) -> AttackResult:
-    """The perturbations found, verified, and a little longer where the network asks for it."""
+def _settled(
+    net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Shortest, batch: int
+) -> AttackResult:
+    """The perturbations found, tightened on the fine network, verified, and longer where need be.
+
+    Longer where the network itself does not take them as broken, by as little as is enough.
+    """
     delta = task.lift(torch.where(best.size.isfinite().unsqueeze(1), best.delta, 0.0))
+    form = shallow(task.fine, x.dtype)
+    assert form is not None
+    fine = Problem(form, x, task.own, task.ball, task.fine)
+    some = torch.nonzero(best.size.isfinite() & (best.size > 0)).squeeze(1)
+    for rows in some.split(batch):
+        delta[rows] = tightened(fine.take(rows), delta[rows])
     result = _landed(net, x, y, delta, task.ball)
     for stretch in STRETCH:
         left = torch.nonzero(~result.success & best.size.isfinite()).squeeze(1)

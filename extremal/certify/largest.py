@@ -9,6 +9,7 @@ from torch import Tensor
 
 HALVINGS = 14  # a ten-thousandth of the interval
 DOUBLINGS = 20
+FIRST = 1e-3  # tried where `first` is zero
 
 
 def largest(holds: Callable[[Tensor], Tensor], first: Tensor, *, beyond: bool) -> Tensor:
@@ -16,7 +17,7 @@ def largest(holds: Callable[[Tensor], Tensor], first: Tensor, *, beyond: bool) -
 
     Between 0 and `first` (n,), and with `beyond` as far as doubling it goes on holding.
     """
-    high = first.clamp(min=1e-3 * (float(first.max()) or 1.0))
+    high = torch.where(first > 0, first, FIRST)
     low = torch.zeros_like(high)
     if beyond:
         for _ in range(DOUBLINGS):

@@ -29,6 +29,15 @@ SLOPES: dict[type[nn.Module], float] = {
 }
 
 
+def is_chain(net: nn.Module) -> bool:
+    """Whether `lipschitz_radii` knows the network: linear layers, at least one, and activations.
+
+    They may stand in an nn.Sequential, or in several within each other.
+    """
+    layers = _layers(net)
+    return all(map(_known, layers)) and any(type(layer) is nn.Linear for layer in layers)
+
+
 def lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Tensor:
     """Radii (n,) for margins (n,): margin / (sqrt(2) L), L the product of the layers' norms.
 
@@ -38,9 +47,10 @@ def lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Ten
     outputs differ by at most sqrt(2) L, one output by L. A ball in linf of radius e lies in one of
     e sqrt(dim) in l2, a ball in l1 in one of e.
     """
-    layers = list(_chain(net))
+    layers = _layers(net)
+    strange = next((layer for layer in layers if not _known(layer)), net)
+    _check.require(is_chain(net), "net", _rule(), type(strange).__name__)
     outputs = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
-    _check.require(len(outputs) > 0, "net", _rule(), type(net).__name__)
     constant = 1.0 if outputs[-1] == 1 else math.sqrt(2.0)
     for layer in layers:
         constant *= _slope(layer)
@@ -63,12 +73,15 @@ def lipschitz_bound(pairs: Pairs, move: Move) -> Tensor:
     return level + torch.minimum(pairs.beta * low, pairs.beta * high) - pairs.radius * steep
 
 
-def _chain(net: nn.Module) -> list[nn.Module]:
+def _layers(net: nn.Module) -> list[nn.Module]:
+    """The layers in their order, without the nn.Sequentials around them."""
     if type(net) is nn.Sequential:
-        return [layer for part in net for layer in _chain(part)]
-    known = type(net) is nn.Linear or type(net) in SLOPES
-    _check.require(known, "net", _rule(), type(net).__name__)
+        return [layer for part in net for layer in _layers(part)]
     return [net]
+
+
+def _known(layer: nn.Module) -> bool:
+    return type(layer) is nn.Linear or type(layer) in SLOPES
 
 
 def _slope(layer: nn.Module) -> float:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack import Ball, shortest
-from extremal.attack.ball import NORMS
+from extremal.attack.ball import NORMS, Box
 from extremal.attack.recheck import batches, check_points
 from extremal.certify.boxed import boxed_radii
 from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
@@ -22,8 +22,6 @@ from extremal.models import double, is_shallow, margin
 EFFORTS = ("fast", "tight")
 BATCH = 256  # points at a time
 WEAK = 0.5  # of the attacked radius: below it linear bounds are tried as well
-
-Box = tuple[float, float] | tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,20 +10,24 @@ from torch import Tensor
 
 from extremal import _check
 
+# (low, high): numbers for every coordinate, or (dim,) tensors with one for each.
+Box = tuple[float, float] | tuple[Tensor, Tensor]  # the lower and upper ends of coordinates
+
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Points `x` (n, dim) with labels `y` (n,), checked when made.
 
     Labels are -1 / +1, or 0..C-1, and kept as int64. `group` (n,) holds the latent subclass in
-    0..K-1 where it is known, `box` the interval (low, high) that every coordinate lies in, and
+    0..K-1 where it is known, `box` the interval (low, high) that every coordinate lies in, as
+    numbers, or each coordinate, as (dim,) tensors, which are kept in the points' dtype; and
     `source` the object that made the data, for methods that can use what it knows.
     """
 
     x: Tensor
     y: Tensor
     group: Tensor | None = None
-    box: tuple[float, float] | None = None
+    box: Box | None = None
     source: Any = None
 
     def __post_init__(self) -> None:
@@ -32,7 +36,7 @@ class Dataset:
         if self.group is not None:
             _check_group(self.group, len(x))
         if self.box is not None:
-            _check_box(self.box, x)
+            object.__setattr__(self, "box", _checked_box(self.box, x))
 
     def __len__(self) -> int:
         return len(self.x)
@@ -70,11 +74,35 @@ def _check_group(group: object, count: int) -> None:
     _check.require(int(group.min()) >= 0, "group", rule, f"smallest entry {int(group.min())}")
 
 
-def _check_box(box: object, x: Tensor) -> None:
-    pair = isinstance(box, tuple) and len(box) == 2
-    _check.require(pair, "box", "be a pair (low, high)", box)
-    low, high = (_check.number("box", side) for side in box)  # type: ignore[attr-defined]
-    _check.require(low < high, "box", "have low < high", box)
-    inside = bool((x >= low).all() & (x <= high).all())
-    seen = f"x in [{float(x.min()):g}, {float(x.max()):g}]"
-    _check.require(inside, "box", f"contain every coordinate of x, here {box}", seen)
+def _checked_box(box: object, x: Tensor) -> Box:
+    """The box, once its ends are known to be finite, in order and around the points."""
+    rule = f"be a pair (low, high) of numbers or of ({x.shape[1]},) tensors"
+    _check.require(isinstance(box, tuple) and len(box) == 2, "box", rule, box)
+    assert isinstance(box, tuple)
+    low, high = box
+    if not any(isinstance(end, Tensor) for end in box):
+        low, high = _check.number("box", low), _check.number("box", high)
+        _check.require(low < high, "box", "have low < high", box)
+        inside = bool((x >= low).all() & (x <= high).all())
+        seen = f"x in [{float(x.min()):g}, {float(x.max()):g}]"
+        _check.require(inside, "box", f"contain every coordinate of x, here {box}", seen)
+        return low, high
+    fits = all(isinstance(end, Tensor) and end.shape == x.shape[1:] for end in box)
+    _check.require(fits, "box", rule, " and ".join(map(_kind, box)))
+    _check.require(not any(end.is_complex() for end in box), "box", "be real", "complex ends")
+    low, high = low.to(x), high.to(x)
+    _check.finite("box", torch.stack([low, high]))
+    _check_each(low <= high, "have low <= high", low, high)
+    _check_each((x >= low).all(0) & (x <= high).all(0), "contain every point of x", low, high)
+    return low, high
+
+
+def _check_each(good: Tensor, rule: str, low: Tensor, high: Tensor) -> None:
+    """Require that all of good (dim,) hold; the first coordinate that does not is shown."""
+    at = int((~good).byte().argmax())
+    shown = f"({float(low[at]):g}, {float(high[at]):g}) at coordinate {at}"
+    _check.require(bool(good.all()), "box", rule, shown)
+
+
+def _kind(end: object) -> str:
+    return f"shape {tuple(end.shape)}" if isinstance(end, Tensor) else type(end).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -9,13 +10,29 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from extremal.attack import AttackResult, Ball, pgd, published_pgd, run
-from extremal.attack.apgd import apgd
-from extremal.attack.auto_attack import auto_attack
-from extremal.attack.boundary import boundary
-from extremal.attack.foolbox_attack import foolbox_attack
-from extremal.attack.modules import Flat
-from extremal.attack.random_search import random_search
+import extremal.attack
+from extremal.attack import (
+    AttackResult,
+    Ball,
+    Flat,
+    along,
+    apgd,
+    auto_attack,
+    boundary,
+    everything,
+    foolbox_attack,
+    linear_steps,
+    minimal,
+    pgd,
+    published,
+    published_pgd,
+    radii_pgd,
+    random_search,
+    run,
+    shortest,
+    structured,
+)
+from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Grouped, Kaiming, PReLUNet, Preparation
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 
@@ -34,19 +51,32 @@ class Case:
     by_ball: bool = True
     radius: bool = True
     random: bool = False
+    seeded: bool = True  # takes a generator, be it for nothing
+    shallow: bool = False  # shallow networks alone
+    one_radius: bool = False  # and not one for each point
+    shared: bool = True  # takes `batch`
+    told: bool = True  # takes `progress`
+    models: tuple[str, ...] | None = None  # all, if none is named
 
     def __call__(self, net, x, y, norm, box, generator, radius=None, **others):
         radius = RADII[norm] if radius is None else radius
-        settings = {**self.settings, **others, "generator": generator}
-        if self.attack in (pgd, published_pgd):
-            settings.pop("generator")
-        if self.attack is published_pgd:
-            return published_pgd(net, x, y, radius=radius, **others)
+        settings = {**self.settings, **others}
+        if self.seeded:
+            settings["generator"] = generator
         if self.by_ball:
             return self.attack(net, x, y, ball=Ball(norm, radius, box), **settings)
         if self.radius:
             settings["radius"] = radius
         return self.attack(net, x, y, norm=norm, box=box, **settings)
+
+    @property
+    def home(self):
+        """The model of tests that need one alone."""
+        return "ten-class" if self.models is None else self.models[0]
+
+    def takes(self, model):
+        known = self.models is None or model in self.models
+        return known and (model in SHALLOW or not self.shallow)
 
 
 def fmn(net, x, y, *, norm, **settings):
@@ -55,9 +85,56 @@ def fmn(net, x, y, *, norm, **settings):
     return foolbox_attack(net, x, y, attack=name, options={"steps": 10}, norm=norm, **settings)
 
 
+def as_published(net, x, y, *, norm, box, **settings):
+    return published_pgd(net, x, y, **settings)
+
+
+def at_radii(net, x, y, *, norm, box, radius, **settings):
+    """Half of a radius first, and then all of it."""
+    return radii_pgd(net, x, y, radii=[0.5 * radius, radius], steps=20, step=0.1, **settings)
+
+
+def at_rays(net, x, y, *, ball, **settings):
+    """Both ways along every axis."""
+    axes = torch.eye(DIM)
+    return along(net, x, y, [*axes, *-axes], ball, **settings)
+
+
+def by_closed_forms(net, x, y, *, ball, **settings):
+    """The directions of a mixture, of which no more than the first is known of these points."""
+    mixture = OrthonormalMixture(DIM, 2, 2, 0.1)
+    return structured(net, x, y, mixture, None, ball, **settings)
+
+
+def on_data(attack):
+    """An attack of a data set, as `accuracy_curve` wants it."""
+
+    def attacked(net, x, y, *, ball, generator):
+        return attack(net, Dataset(x, y, box=ball.box), ball, generator)
+
+    return attacked
+
+
+PLAIN = {"norms": ("l2",), "boxes": ("none",)}
 ATTACKS = {
-    "pgd": Case(pgd, {"steps": 10, "step": 0.1}),
-    "published-pgd": Case(published_pgd, {}, norms=("l2",), boxes=("none",)),
+    "pgd": Case(pgd, {"steps": 10, "step": 0.1}, seeded=False),
+    "published-pgd": Case(as_published, {}, by_ball=False, seeded=False, **PLAIN),
+    "radii-pgd": Case(at_radii, {}, by_ball=False, seeded=False, one_radius=True, **PLAIN),
+    "linear-steps": Case(linear_steps, {}, seeded=False, shallow=True),
+    "shortest": Case(shortest, {}, by_ball=False, radius=False, seeded=False, shallow=True),
+    "minimal": Case(minimal, {"steps": 10}, by_ball=False, radius=False),
+    "along": Case(at_rays, {}, seeded=False, told=False),
+    "structured": Case(by_closed_forms, {}, seeded=False, told=False, models=("one-logit",)),
+    "everything": Case(
+        on_data(everything),
+        {},
+        boxes=("none", "numbers"),
+        random=True,
+        shared=False,
+        told=False,
+        models=("one-logit", "mlp"),
+    ),
+    "published": Case(on_data(published), {}, shared=False, told=False, **PLAIN),
     "run": Case(run, {"steps": 10}, by_ball=False, random=True),
     "apgd": Case(apgd, {"steps": 10}),
     "apgd-random": Case(
@@ -68,9 +145,15 @@ ATTACKS = {
     "apgd-targeted": Case(apgd, {"steps": 10, "objective": "dlr", "targets": 3}),
     "random-search": Case(random_search, {"steps": 25}, random=True),
     "boundary": Case(boundary, {"steps": 10, "targets": 2}, by_ball=False, radius=False),
-    "autoattack": Case(auto_attack, {"version": "apgd-ce"}, by_ball=False, random=True),
+    "autoattack": Case(
+        auto_attack, {"version": "apgd-ce"}, by_ball=False, random=True, one_radius=True
+    ),
     "autoattack-square": Case(
-        auto_attack, {"version": "square", "queries": 10}, by_ball=False, random=True
+        auto_attack,
+        {"version": "square", "queries": 10},
+        by_ball=False,
+        random=True,
+        one_radius=True,
     ),
     "foolbox-fmn": Case(fmn, {}, by_ball=False, radius=False),
 }
@@ -104,6 +187,9 @@ MODELS = {
         layers(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)), (1, 4, 4)
     ),
 }
+
+
+SHALLOW = ("one-logit", "two-class", "ten-class", "grouped")
 
 
 def scene(model: str, box: str) -> tuple[nn.Module, Tensor, Tensor]:
@@ -153,6 +239,8 @@ def places(case: Case, model: str) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_what_is_returned_holds_in_float64(name, model):
     case = ATTACKS[name]
+    if not case.takes(model):
+        return
     for norm, kind in places(case, model):
         net, x, y = scene(model, kind)
         before, box = x.clone(), float_box(kind)
@@ -176,6 +264,14 @@ def test_what_is_returned_holds_in_float64(name, model):
         assert torch.equal(result.x_adv[-1], x[-1])
 
 
+@pytest.mark.parametrize("model", [model for model in MODELS if model not in SHALLOW])
+@pytest.mark.parametrize("name", [name for name, case in ATTACKS.items() if case.shallow])
+def test_attacks_that_know_the_network_refuse_others(name, model):
+    net, x, y = scene(model, "none")
+    with pytest.raises(ValueError, match="net must be a PReLUNet or a Grouped one for an attack"):
+        ATTACKS[name](net, x, y, "l2", None, torch.Generator())
+
+
 @pytest.mark.parametrize("name", ATTACKS)
 def test_far_enough_something_breaks(name):
     """So that the contract is about more than points that stand."""
@@ -187,10 +283,10 @@ def test_far_enough_something_breaks(name):
     assert broken >= 2 * len(case.norms)
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if name != "published-pgd"])
+@pytest.mark.parametrize("name", [name for name in ATTACKS if "published" not in name])
 def test_one_seed_gives_the_same_bytes(name):
     case = ATTACKS[name]
-    net, x, y = scene("ten-class", case.boxes[-1])
+    net, x, y = scene(case.home, case.boxes[-1])
     norm, box = case.norms[-1], float_box(case.boxes[-1])
     first, again, other = (
         case(net, x, y, norm, box, torch.Generator().manual_seed(seed), 0.1).x_adv
@@ -200,10 +296,12 @@ def test_one_seed_gives_the_same_bytes(name):
     assert case.random or torch.equal(first, other)
 
 
-@pytest.mark.parametrize("name", [name for name, case in ATTACKS.items() if not case.random])
+@pytest.mark.parametrize(
+    "name", [name for name, case in ATTACKS.items() if case.shared and not case.random]
+)
 def test_batches_do_not_change_what_is_found(name):
     case = ATTACKS[name]
-    net, x, y = scene("ten-class", case.boxes[-1])
+    net, x, y = scene(case.home, case.boxes[-1])
     x, norm, box = x.double(), case.norms[-1], float_box(case.boxes[-1])
     whole = case(net, x, y, norm, box, torch.Generator().manual_seed(1))
     parts = case(net, x, y, norm, box, torch.Generator().manual_seed(1), batch=4)
@@ -214,9 +312,9 @@ def test_batches_do_not_change_what_is_found(name):
 @pytest.mark.parametrize("name", ATTACKS)
 def test_per_sample_radii(name):
     case = ATTACKS[name]
-    if not case.radius or case.attack is auto_attack:
+    if not case.radius or case.one_radius:
         return
-    net, x, y = scene("mlp", case.boxes[-1])
+    net, x, y = scene("mlp" if case.takes("mlp") else case.home, case.boxes[-1])
     norm, box = case.norms[-1], float_box(case.boxes[-1])
     radius = RADII[norm] * torch.linspace(0.0, 2.0, COUNT, dtype=torch.float64)
     result = case(net, x, y, norm, box, torch.Generator().manual_seed(0), radius)
@@ -227,7 +325,8 @@ def test_per_sample_radii(name):
 @pytest.mark.parametrize("name", ATTACKS)
 def test_bad_input_is_named(name):
     case = ATTACKS[name]
-    net, x, y = scene("ten-class", "none")
+    net, x, y = scene(case.home, "none")
+    labelled = "y must lie in 0..9" if case.home == "ten-class" else "y must be -1 or"
     norm, generator = case.norms[-1], torch.Generator()
     hole = x.clone()
     hole[2, 3] = torch.nan
@@ -236,18 +335,61 @@ def test_bad_input_is_named(name):
         ("x must be a floating-point tensor of shape", x[0], y),
         ("x must be a floating-point tensor of shape", x.long(), y),
         ("y must have shape", x, y[:3]),
-        ("y must lie in 0..9", x, y + 9),
+        (labelled, x, y + 9),
         ("y must be whole numbers", x, y + 0.5),
     ]:
         with pytest.raises(ValueError, match=said):
             case(net, points, labels, norm, None, generator)
     with pytest.raises(ValueError, match=r"net must be a torch\.nn\.Module"):
         case(lambda x: x, x, y, norm, None, generator)
-    with pytest.raises(ValueError, match="batch must be an integer >= 1"):
-        case(net, x, y, norm, None, generator, batch=0)
+    if case.shared:
+        with pytest.raises(ValueError, match="batch must be an integer >= 1"):
+            case(net, x, y, norm, None, generator, batch=0)
+    if case.told:
+        with pytest.raises(ValueError, match="progress must be True, False or a function"):
+            case(net, x, y, norm, None, generator, progress=3)
     if len(case.boxes) > 1:
-        with pytest.raises(ValueError, match="x must lie in the box"):
+        with pytest.raises(ValueError, match=r"x must lie in the box|box must contain every"):
             case(net, x + 2.0, y, norm, (0.0, 1.0), generator)
-    if case.random:
+    if case.seeded and case.random:
         with pytest.raises(ValueError, match=r"generator must be a torch\.Generator"):
             case(net, x, y, norm, None, 3)
+
+
+@pytest.mark.parametrize("model", ["ten-class", "mlp"])
+@pytest.mark.parametrize("name", [name for name, case in ATTACKS.items() if case.told])
+def test_progress_goes_on_by_batches_to_its_end(name, model):
+    case, said = ATTACKS[name], []
+    if not case.takes(model):
+        return
+    net, x, y = scene(model, "none")
+    norm, generator = case.norms[-1], torch.Generator().manual_seed(0)
+    radius = 1e-3  # so small that all points are met by all parts
+    told = {"batch": 2, "progress": lambda *words: said.append(words)}
+    case(net, x, y, norm, None, generator, radius, **told)
+    (total,) = {total for _, _, total in said}
+    counts = [done for _, done, _ in said]
+    assert total % COUNT == 0
+    assert counts == sorted(counts)
+    assert counts[-1] == total
+    assert len(set(counts)) >= 3 * total // COUNT  # three batches for each attack
+
+
+def test_every_public_attack_is_here():
+    """All functions of the package that attack points, by their signature."""
+    points = ("net", "x", "y")
+    public = {
+        name: value
+        for name, value in vars(extremal.attack).items()
+        if name in extremal.attack.__all__ and inspect.isfunction(value)
+    }
+    attacks = {
+        name
+        for name, value in public.items()
+        if tuple(inspect.signature(value).parameters)[:3] == points
+    }
+    attacks.remove("verified")  # which measures what an attack returns
+    here = {
+        word for case in ATTACKS.values() for word in inspect.getclosurevars(case.attack).globals
+    } | {case.attack.__name__ for case in ATTACKS.values()}
+    assert attacks <= here, attacks - here

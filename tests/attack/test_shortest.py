@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from extremal.attack import minimal, shortest
+from extremal.attack import Ball, minimal, pgd, shortest
 from extremal.models import Explicit, PReLUNet, margin
 from tests.attack.balls import NORMS
 from tests.certify.networks import Kind, make, right_points, two_sided
@@ -80,3 +80,29 @@ def test_a_mixed_batch(generator):
     assert found.radius[1] == 0.0
     exact = [(1.3 - 0.08) / 2.1, (0.65 - 0.16) / 2.1]
     assert found.radius[[0, 2]].tolist() == pytest.approx(exact, rel=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
+@pytest.mark.parametrize("p", [1.0, 3.0])
+def test_gradient_descent_does_not_get_nearer(p, dtype, generator):
+    """Also where the search has seen 2 of 300 neurons: PGD a little below breaks no point.
+
+    F with 298 small neurons, which together change it by less than a thousandth. A search that
+    ended where points are clearly broken for it left radii too large by up to 6e-4.
+    """
+    dim, few, many = 12, 2, 298
+    rows = torch.randn(few + many, dim, generator=generator)
+    rows[:few] = torch.nn.functional.normalize(torch.eye(dim)[:few] + 0.1 * rows[:few], dim=1)
+    votes = torch.cat([torch.tensor([1.0, -1.0]), 1e-6 * torch.randn(many, generator=generator)])
+    start = Explicit(rows, votes.unsqueeze(0))
+    net = PReLUNet(dim, few + many, p, init=start, dtype=dtype, generator=generator)
+    assert net.effective(1e-3).width == few
+    assert net.effective(1e-7).width > 200
+    x = torch.eye(dim)[torch.arange(80) % few] + 0.1 * torch.randn(80, dim, generator=generator)
+    x = x.to(dtype)
+    y = torch.where(net(x).detach() > 0, 1, -1)
+    found = shortest(net, x, y)
+    assert bool(found.success.all())
+    below = Ball("l2", (1 - 5e-5) * found.radius)
+    descent = pgd(net, x, y, ball=below, steps=200, step=found.radius / 20)
+    assert int(descent.success.sum()) == 0

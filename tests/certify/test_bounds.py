@@ -118,6 +118,21 @@ def anchors(task: Problem, generator: torch.Generator) -> list[Move]:
     return [start, task.move(0.7 * d), task.move(d), descend(pairs, start, 12)]
 
 
+def parabola_holds(task: Problem, generator: torch.Generator) -> bool:
+    """Whether the parabola that touches at a random move is below M everywhere."""
+    pairs = task.pairs
+    d = everywhere(task, generator)
+    m = task.values(d)
+    q = parabola(pairs, Anchor.at(pairs, anchors(task, generator)[1]))
+    e = d.numpy() @ task.directions.numpy().T
+    inner = (task.z.numpy()[:, None] * d.numpy()).sum(2)
+    square = (d.numpy() ** 2).sum(2)
+    slope, bend = q.slope.numpy()[:, None], q.bend.numpy()[:, None]
+    below = q.constant.numpy()[:, None] + (slope * e + 0.5 * bend * e * e).sum(2)
+    below += q.along.numpy()[:, None] * inner + 0.5 * q.even.numpy()[:, None] * square
+    return bool((below <= m + 1e-9 * (np.abs(m).max() + np.abs(below).max())).all())
+
+
 @pytest.mark.parametrize("share", [0.05, 0.5])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_every_bound_is_below_m_everywhere(kind, share, generator):
@@ -164,18 +179,10 @@ def test_the_parabola_is_below_m_and_touches_it(kind, generator):
     """At the anchor itself, but for a neuron near its kink and a chord of the norm term."""
     task = problem(kind, generator, 0.3)
     pairs = task.pairs
-    d = everywhere(task, generator)
-    m = task.values(d)
+    assert parabola_holds(task, generator)
     move = anchors(task, generator)[1]
     q = parabola(pairs, Anchor.at(pairs, move))
-    e = d.numpy() @ task.directions.numpy().T
-    inner = (task.z.numpy()[:, None] * d.numpy()).sum(2)
-    square = (d.numpy() ** 2).sum(2)
-    slope, bend = q.slope.numpy()[:, None], q.bend.numpy()[:, None]
-    below = q.constant.numpy()[:, None] + (slope * e + 0.5 * bend * e * e).sum(2)
-    below += q.along.numpy()[:, None] * inner + 0.5 * q.even.numpy()[:, None] * square
-    scale = np.abs(m).max() + np.abs(below).max()
-    assert (below <= m + 1e-9 * scale).all()
+    scale = float(value(pairs, move).abs().max() + q.constant.abs().max())
     if kind.p >= 2.0 and pairs.power in {0.0, 1.0}:
         at = q.constant + (q.slope * move.e + 0.5 * q.bend * move.e**2).sum(1)
         at = at + q.along * move.inner + 0.5 * q.even * move.square

@@ -138,34 +138,3 @@ def test_certificates_of_orthonormal_neurons(p, opposing, generator):
     x, y = torch.eye(count, dtype=torch.float64)[:1], torch.ones(1)
     found, exact = float(radius(net, x, y)), subclass_radius(opposing, p)
     assert 0.9 * exact < found <= exact
-
-
-def test_scip_agrees_on_a_small_network(generator):
-    """The nearest broken point of a p = 2 network, by a global solver with its own bounds."""
-    pyscipopt = pytest.importorskip("pyscipopt")
-    kind = Kind(2, 4, 2.0, 1)
-    net = make(kind, generator)
-    x, y = right_points(net, kind, 1, generator)
-    neurons = net.neurons.detach()
-    size = torch.linalg.vector_norm(neurons, dim=1)
-    u, c = (neurons / size[:, None]).tolist(), (net.votes[0].detach() * size).tolist()
-    model = pyscipopt.Model()
-    model.hideOutput()
-    d = [model.addVar(lb=-4.0, ub=4.0) for _ in range(2)]
-    total = 0.0
-    for row, weight in zip(u, c, strict=True):
-        on = model.addVar(vtype="B")
-        r = model.addVar(lb=0.0, ub=20.0)
-        s = sum(w * (v + part) for w, v, part in zip(row, x[0].tolist(), d, strict=True))
-        model.addCons(r >= s)
-        model.addCons(r <= s + 20.0 * (1 - on))
-        model.addCons(r <= 20.0 * on)
-        total = total + weight * r * r
-    model.addCons(int(y[0]) * total <= 0.0)
-    square = model.addVar(lb=0.0)
-    model.addCons(square >= d[0] * d[0] + d[1] * d[1])
-    model.setObjective(square)
-    model.optimize()
-    exact = model.getObjVal() ** 0.5
-    assert by_rays(net, x[0], int(y[0]), "l2", farthest=4.0) == pytest.approx(exact, rel=2e-3)
-    assert float(radius(net, x, y)) <= exact * (1 + 1e-5)

@@ -43,3 +43,51 @@ def test_signed_tells_the_kinds_of_labels_apart(labels, signed):
     assert data.signed == signed
     assert data.y.dtype == torch.int64
     assert data.y.tolist() == labels
+
+
+def test_a_box_may_have_its_own_interval_for_each_coordinate():
+    """Ends are kept in the points' dtype: those that a point touches still hold it there."""
+    x = torch.tensor([[0.1, -3.0], [0.0, 5.0]])
+    ends = torch.tensor([0.0, -3.0]).double(), torch.tensor([0.1, 5.0]).double()
+    data = Dataset(x, torch.tensor([1, -1]), box=ends)
+    assert [end.dtype for end in data.box] == [torch.float32] * 2
+    part = data.take(torch.tensor([1]))
+    assert all(torch.equal(a, b) for a, b in zip(part.box, data.box, strict=True))
+    wide = data.to(torch.float64)
+    assert [end.dtype for end in wide.box] == [torch.float64] * 2
+    assert torch.equal(wide.box[1].float(), data.box[1])
+    assert torch.equal(data.to("cpu").box[0], data.box[0])
+
+
+def test_a_coordinate_may_be_fixed_by_its_box():
+    ends = torch.tensor([0.0, 0.5]), torch.tensor([1.0, 0.5])
+    data = Dataset(torch.tensor([[0.3, 0.5]]), torch.tensor([1]), box=ends)
+    assert torch.equal(data.box[0], ends[0])
+
+
+PAIR = r"box must be a pair \(low, high\) of numbers or of \(2,\) tensors"
+
+
+@pytest.mark.parametrize(
+    ("box", "message"),
+    [
+        ((0.0, 1.0, 2.0), PAIR),
+        ([0.0, 1.0], PAIR),
+        ((torch.zeros(2), 1.0), PAIR + ", got shape \\(2,\\) and float"),
+        ((torch.zeros(3), torch.ones(3)), PAIR + ", got shape \\(3,\\)"),
+        ((torch.zeros(()), torch.ones(())), PAIR),
+        ((torch.zeros(2), torch.ones(2) * 1j), "box must be real"),
+        ((torch.zeros(2), torch.tensor([1.0, torch.inf])), "box must be finite"),
+        ((torch.tensor([0.0, 2.0]), torch.ones(2)), r"low <= high, got \(2, 1\) at coordinate 1"),
+        ((torch.zeros(2), torch.tensor([1.0, 0.6])), r"every point of x, got \(0, 0.6\) at coord"),
+        ((torch.tensor([0.0, 0.2]), torch.ones(2)), r"every point of x, got \(0.2, 1\) at coord"),
+        ((0.0, torch.inf), "box must be a finite number"),
+        ((1.0, 1.0), "box must have low < high"),
+        ((0.0, 0.8), "box must contain every coordinate of x"),
+    ],
+)
+def test_a_bad_box_is_refused(box, message):
+    data = make_data()
+    with pytest.raises(ValueError, match=message) as caught:
+        Dataset(data.x, data.y, box=box)
+    assert "\n" not in str(caught.value)

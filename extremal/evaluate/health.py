@@ -12,6 +12,8 @@ from extremal.attack import AttackResult
 FLAT = 0.1  # share of points with a zero gradient
 BEATEN = 0.05  # share of points that random search breaks below the radius found
 MISSED = 0.1  # share of points that plain gradient steps miss
+STUCK = 0.1  # share of unbroken points at which the loss does not change
+STILL = 10.0  # units of rounding of the outputs that are no change of the loss
 NEAR_ZERO = 0.01  # share of points whose margin is rounding
 ROUNDING = 100.0  # units of rounding of the outputs that a margin should exceed
 WIDE = 0.5  # median of lower/upper
@@ -50,22 +52,44 @@ def random_wins(probe: AttackResult) -> HealthWarning | None:
     )
 
 
+def loss_plateau(
+    change: Tensor, out: Tensor, dtype: torch.dtype, steps: int
+) -> HealthWarning | None:
+    """At over 10 % of points that no attack broke, the loss does not change in the first steps.
+
+    `change` (m,) is the largest |margin - margin at the point| over these steps, `out` (m,) or
+    (m, C) the outputs at the points; below 10 of their roundings in `dtype` it is no change.
+    """
+    still = change <= STILL * torch.finfo(dtype).eps * _sizes(out)
+    share = float(still.double().mean()) if len(change) > 0 else 0.0
+    if share <= STUCK:
+        return None
+    return HealthWarning(
+        "loss-plateau",
+        f"the loss does not change over the first {steps} gradient steps at {_percent(share)} of "
+        f"{len(change)} points that no attack broke: attacks search there without a direction, and "
+        "the points may not be robust",
+    )
+
+
 def plain_steps_miss(
-    probe: AttackResult, upper: Tensor, norm: str, radius: float
+    probe: AttackResult, upper: Tensor, norm: str, radius: float, *, shallow: bool
 ) -> HealthWarning | None:
     """PGD from the points leaves over 10 % more standing at a radius than the evaluation does.
 
-    `upper` (n,) are the evaluation's radii of the same points.
+    `upper` (n,) are the evaluation's radii of the same points. The cause is known where the network
+    is `shallow`: neurons that are nearly switched off at a point have next to no gradient there.
     """
     left = float((upper > radius).double().mean())
     missed = probe.accuracy - left
     if missed <= MISSED:
         return None
+    cause = "gradients vanish toward far neurons, so that " if shallow else ""
     return HealthWarning(
         "plain-steps-miss",
         f"plain gradient steps from the points themselves leave {_percent(probe.accuracy)} "
-        f"standing at {norm} radius {radius:.3g}, where {_percent(left)} stand: gradients vanish "
-        "toward far neurons, so that PGD alone reports robustness that is not there",
+        f"standing at {norm} radius {radius:.3g}, where {_percent(left)} stand: {cause}"
+        "PGD alone reports robustness that is not there",
     )
 
 
@@ -92,8 +116,7 @@ def probabilities(out: Tensor, y: Tensor) -> HealthWarning | None:
 
 def margins_of_rounding(margins: Tensor, out: Tensor, dtype: torch.dtype) -> HealthWarning | None:
     """More than 1 % of the margins (n,) are below 100 roundings of the outputs, in their dtype."""
-    sizes = out.detach().abs().reshape(len(out), -1).amax(1)
-    limit = ROUNDING * torch.finfo(dtype).eps * float(sizes.median())
+    limit = ROUNDING * torch.finfo(dtype).eps * float(_sizes(out).median())
     share = float((margins.abs() < limit).double().mean())
     if share <= NEAR_ZERO:
         return None
@@ -129,6 +152,11 @@ def uncertified(kind: str) -> HealthWarning:
         f"no certificate is known for {kind}: nothing bounds its robustness from below, and the "
         "attacked accuracy is only the most that it can be",
     )
+
+
+def _sizes(out: Tensor) -> Tensor:
+    """The largest |output| of each point, (n,)."""
+    return out.detach().abs().reshape(len(out), -1).amax(1)
 
 
 def _percent(share: float) -> str:

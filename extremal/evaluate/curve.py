@@ -1,0 +1,81 @@
+"""Robust accuracy against the radius, and how sure a share of so many points is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+
+_NORMAL = NormalDist().inv_cdf(0.975)
+
+
+@dataclass(frozen=True)
+class Gap:
+    """How wide the brackets are: 1 - lower/upper; NaN where no point has a finite one."""
+
+    median: float
+    ninetieth: float  # percentile
+
+
+@dataclass(frozen=True, eq=False)
+class RobustnessCurve:
+    """Robust accuracy at each radius, from below and from above, with 95 % intervals.
+
+    The intervals are Wilson's, for the share in the population that the points were drawn from.
+    They say nothing of it where the points were not drawn at random.
+    """
+
+    norm: str
+    count: int  # points
+    radii: Tensor  # (m,) float64
+    certified: Tensor  # (m,): at least this share of the points keeps its class
+    attacked: Tensor  # (m,): at most this share does
+    certified_interval: Tensor  # (m, 2)
+    attacked_interval: Tensor  # (m, 2)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict for each radius, of plain numbers."""
+        columns = {
+            name: getattr(self, name).tolist()
+            for name in ("certified", "certified_interval", "attacked", "attacked_interval")
+        }
+        return [
+            {"radius": radius, **{name: column[k] for name, column in columns.items()}}
+            for k, radius in enumerate(self.radii.tolist())
+        ]
+
+
+def checked_radii(radii: object) -> list[float]:
+    """Radii as a list of finite numbers >= 0, at least one."""
+    good = isinstance(radii, Sequence | Tensor) and not isinstance(radii, str) and len(radii) > 0
+    _check.require(good, "radii", "be a sequence of at least one number", radii)
+    values = radii.tolist() if isinstance(radii, Tensor) else list(radii)  # type: ignore[call-overload]
+    return [_check.number("radii", value, minimum=0.0) for value in values]
+
+
+def usual_radii(*sizes: Tensor) -> list[float]:
+    """0 and five steps to the 90th percentile of the first sizes with positive finite ones."""
+    for size in sizes:
+        known = size[size.isfinite() & (size > 0)]
+        if len(known) > 0:
+            top = float(known.quantile(0.9))
+            return sorted({0.0, *(float(f"{top * k / 5:.2g}") for k in range(1, 6))})
+    return [0.0]
+
+
+def wilson(hits: Tensor, count: int) -> Tensor:
+    """Wilson's 95 % intervals (m, 2) for shares of which hits (m,) of `count` trials were seen.
+
+    (s + z^2/2n -+ z sqrt(s (1 - s)/n + z^2/4n^2)) / (1 + z^2/n) with s = hits/n and z = 1.96.
+    """
+    share = hits.double() / count
+    square = _NORMAL**2 / count
+    half = _NORMAL * (share * (1.0 - share) / count + square / (4.0 * count)).sqrt()
+    ends = torch.stack([share + 0.5 * square - half, share + 0.5 * square + half], dim=-1)
+    return (ends / (1.0 + square)).clamp(0.0, 1.0)
