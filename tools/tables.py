@@ -130,6 +130,5 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("|  |", "| |")
 
 
-TABLES = {
-    each.__name__: each for each in (flow, attack, certify, certify_mixture, certify_boxed, distance)
-}
+_ALL = (flow, attack, certify, certify_mixture, certify_boxed, distance)
+TABLES = {each.__name__: each for each in _ALL}

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.ball import Ball, Box
+from extremal.attack.ball import Ball
 from extremal.attack.frame import Frame, global_seed
 from extremal.attack.modules import as_classes
 from extremal.attack.recheck import BATCH, batches, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
+from extremal.data.dataset import Box
 
 _STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 _VERSIONS = {

@@ -10,7 +10,7 @@ from torch import Tensor
 from extremal import _check
 from extremal.attack import maximum, projection, uniform
 from extremal.attack.projection import Bounds
-from extremal.data.dataset import Box as Box
+from extremal.data.dataset import Box
 
 NORMS = ("l1", "l2", "linf")
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.ball import Ball, Box
+from extremal.attack.ball import Ball
 from extremal.attack.nearest import nearest
 from extremal.attack.objective import likely_targets, objective_gradient
 from extremal.attack.polish import Best, bounded, polished, pulled_back
@@ -17,6 +17,7 @@ from extremal.attack.projection import norms
 from extremal.attack.recheck import BATCH, batches, check_points, verified
 from extremal.attack.result import AttackResult
 from extremal.attack.search import search_copy
+from extremal.data.dataset import Box
 from extremal.models import double, margin
 
 _OVERSHOOT = 0.05  # eta - 1, at first

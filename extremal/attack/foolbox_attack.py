@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.ball import NORMS, Ball, Box
+from extremal.attack.ball import NORMS, Ball
 from extremal.attack.frame import Frame, global_seed
 from extremal.attack.modules import as_classes
 from extremal.attack.polish import just_broken
 from extremal.attack.projection import ORDERS
 from extremal.attack.recheck import BATCH, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
+from extremal.data.dataset import Box
 
 
 def foolbox_attack(

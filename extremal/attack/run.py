@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.apgd import apgd
-from extremal.attack.ball import Ball, Box
+from extremal.attack.ball import Ball
 from extremal.attack.boundary import boundary
 from extremal.attack.directions import structured
 from extremal.attack.linear import linear_steps
@@ -21,6 +21,7 @@ from extremal.attack.recheck import BATCH, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
 from extremal.attack.shortest import shortest
 from extremal.data import OrthonormalMixture
+from extremal.data.dataset import Box
 from extremal.models import is_shallow
 
 # Of points, labels, ball, their places among all points, and whom to tell of progress.

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.ball import Ball, Box
+from extremal.attack.ball import Ball
 from extremal.attack.linear import (
     Best,
     attack_all,
@@ -24,6 +24,7 @@ from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
 from extremal.attack.result import AttackResult
 from extremal.attack.sweep import LARGEST, refine, sweep
+from extremal.data.dataset import Box
 from extremal.models import best_gap, shallow
 
 ROUNDS = ((None, 5), (4, 5), (2, 6))  # targets that are kept, and linearised steps for them

@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.attack.ball import Ball, Box
+from extremal.attack.ball import Ball
 from extremal.attack.nearest import nearest
 from extremal.attack.projection import Bounds
 from extremal.attack.recheck import check_points
+from extremal.data.dataset import Box
 from extremal.models import PReLUNet, Shallow, best_gap, shallow
 
 

@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack import Ball, shortest
-from extremal.attack.ball import NORMS, Box
+from extremal.attack.ball import NORMS
 from extremal.attack.recheck import batches, check_points
 from extremal.certify.boxed import boxed_radii
 from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
 from extremal.certify.lipschitz import lipschitz_radii
 from extremal.certify.reduced import StandIn, shared_out, stand_ins
+from extremal.data.dataset import Box
 from extremal.models import double, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
