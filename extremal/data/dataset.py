@@ -11,7 +11,7 @@ from torch import Tensor
 from extremal import _check
 
 # (low, high): numbers for every coordinate, or (dim,) tensors with one for each.
-Box = tuple[float, float] | tuple[Tensor, Tensor]  # the lower and upper ends of coordinates
+Box = tuple[float, float] | tuple[Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +55,30 @@ class Dataset:
         """The data set of the chosen rows."""
         group = None if self.group is None else self.group[index]
         return replace(self, x=self.x[index], y=self.y[index], group=group)
+
+    def subset(self, count: int, *, generator: torch.Generator) -> Dataset:
+        """As many rows as asked for, drawn at random without repetition, in their old order."""
+        _check.integer("count", count, minimum=1)
+        rule = f"be at most the number of points, {len(self)}"
+        _check.require(count <= len(self), "count", rule, count)
+        _check.generator("generator", generator)
+        rows = torch.randperm(len(self), generator=generator)[:count].sort().values
+        return self.take(rows.to(self.x.device))
+
+    def relabel(self, groups: Tensor) -> Dataset:
+        """The data with coarser labels: `groups` (C,) holds the new label of each class 0..C-1.
+
+        `torch.arange(10) % 2` is parity. New labels are 0..G-1, or -1 and +1. The old labels
+        become the points' `group`, since they are the subclasses of the new ones.
+        """
+        rule = "be an integer tensor (C,) with a label for each class of y"
+        good = isinstance(groups, Tensor) and groups.ndim == 1 and not groups.is_floating_point()
+        seen = f"shape {tuple(groups.shape)}" if isinstance(groups, Tensor) else groups
+        _check.require(good, "groups", rule, seen)
+        largest, least = int(self.y.max()), int(self.y.min())
+        _check.require(least >= 0, "y", "be classes 0..C-1 to be relabelled", f"label {least}")
+        _check.require(largest < len(groups), "groups", rule, f"none for class {largest}")
+        return replace(self, y=groups.to(self.y.device)[self.y], group=self.y)
 
     def to(self, target: torch.dtype | torch.device | str) -> Dataset:
         """The same data with points of another dtype, or everything on another device."""

@@ -24,6 +24,38 @@ def test_take_chooses_rows_of_everything(index):
     assert (part.box, part.source, len(part), part.dim) == (data.box, "here", 2, 2)
 
 
+def test_a_subset_is_drawn_by_the_generator():
+    data = Dataset(torch.arange(50.0).unsqueeze(1), torch.arange(50) % 3)
+    parts = [data.subset(20, generator=torch.Generator().manual_seed(k)) for k in (0, 0, 1)]
+    assert torch.equal(parts[0].x, parts[1].x)
+    assert not torch.equal(parts[0].x, parts[2].x)
+    assert torch.equal(parts[0].x.squeeze(1).unique(), parts[0].x.squeeze(1))  # once, in order
+    assert torch.equal(parts[0].y, parts[0].x.squeeze(1).long() % 3)
+    with pytest.raises(ValueError, match="count must be at most the number of points, 50, got 51"):
+        data.subset(51, generator=torch.Generator())
+
+
+@pytest.mark.parametrize("groups", [[0, 1, 0], [1, -1, -1], [2, 0, 1]])
+def test_coarser_labels_keep_the_finer_ones_as_groups(groups):
+    data = Dataset(torch.arange(6.0).unsqueeze(1), torch.tensor([2, 1, 0, 0, 1, 2]), box=(0.0, 9.0))
+    coarse = data.relabel(torch.tensor(groups))
+    assert coarse.y.tolist() == [groups[k] for k in (2, 1, 0, 0, 1, 2)]
+    assert torch.equal(coarse.group, data.y)
+    assert coarse.box == data.box
+
+
+def test_labels_that_do_not_fit_are_refused():
+    data = Dataset(torch.zeros(2, 1), torch.tensor([0, 3]))
+    with pytest.raises(ValueError, match=r"groups must .*, got none for class 3"):
+        data.relabel(torch.tensor([0, 1, 0]))
+    with pytest.raises(ValueError, match="groups must be an integer tensor"):
+        data.relabel(torch.tensor([0.0, 1.0, 0.0, 1.0]))
+    with pytest.raises(ValueError, match="groups must be an integer tensor"):
+        data.relabel([0, 1, 0, 1])
+    with pytest.raises(ValueError, match=r"y must be classes .*, got label -1"):
+        make_data().relabel(torch.tensor([0, 1]))
+
+
 def test_to_changes_the_points_dtype_only():
     data = make_data().to(torch.float64)
     assert (data.x.dtype, data.y.dtype, data.group.dtype) == (
