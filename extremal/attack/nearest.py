@@ -13,6 +13,7 @@ from torch import Tensor
 from extremal.attack.projection import Bounds, room_along
 
 _PASSES = 50  # it takes a handful; each one clips more coordinates
+_WORTH = 0.7  # a share of rows that still move, below which the others are left out
 
 
 def nearest(gradient: Tensor, need: Tensor, norm: str, bounds: Bounds | None) -> Tensor:
@@ -43,16 +44,30 @@ def _level(size: Tensor, rate: Tensor, wanted: Tensor, room: Tensor | None) -> T
     if room is None:
         return t
     value = size * room
+    left = torch.arange(len(t), device=t.device)  # the rows that still move
+    parts = t, rate, room, weight, value, wanted
     for _ in range(_PASSES):
-        clipped = t * rate >= room
-        slope = weight.masked_fill(clipped, 0.0).sum(1, keepdim=True)
-        rest = wanted - value.masked_fill(~clipped, 0.0).sum(1, keepdim=True)
-        solved = torch.where(slope > 0, rest / torch.where(slope > 0, slope, 1.0), t)
-        new = torch.maximum(t, solved)
-        if torch.equal(new, t):
+        now, *others = parts
+        new = _newton(now, *others)
+        moved = torch.nonzero((new > now).squeeze(1)).squeeze(1)
+        if len(moved) == 0:
             break
-        t = new
+        t = t.index_copy(0, left, new)
+        parts = (new, *others)
+        if len(moved) < _WORTH * len(left):
+            left, parts = left[moved], tuple(part[moved] for part in parts)
     return t
+
+
+def _newton(
+    t: Tensor, rate: Tensor, room: Tensor, weight: Tensor, value: Tensor, wanted: Tensor
+) -> Tensor:
+    """One step of t (n, 1) toward h(t) = wanted, never back."""
+    clipped = (t * rate >= room).to(t.dtype)
+    rest = wanted - torch.linalg.vecdot(value, clipped).unsqueeze(1)
+    slope = torch.linalg.vecdot(weight, 1.0 - clipped).unsqueeze(1)
+    solved = torch.where(slope > 0, rest / torch.where(slope > 0, slope, 1.0), t)
+    return torch.maximum(t, solved)
 
 
 def _fill(size: Tensor, wanted: Tensor, room: Tensor | None) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models import PReLUNet, output_margins
+from extremal.models import PReLUNet, check_outputs, output_margins
 
 OBJECTIVES = ("cross-entropy", "margin", "dlr")
 
@@ -63,6 +63,7 @@ def objective_values(
     and dividing by it gives a constant, or rewards moving one of them the wrong way. Nothing is
     lost: the ascent uses directions and the order of values, and needs no scale.
     """
+    check_outputs(out)
     if out.ndim == 1:
         return -y * out
     own = out.gather(1, y.unsqueeze(1)).squeeze(1)

@@ -125,4 +125,5 @@ def _outer(inner: PReLUNet, like: nn.Module) -> nn.Module:
 def _span(directions: Tensor) -> Tensor:
     """An orthonormal basis (r, dim) of the rows' span."""
     _, s, v = torch.linalg.svd(directions.double(), full_matrices=False)
-    return v[s > _RANK * s[0]].to(directions.dtype)
+    rank = max(1, int((s > _RANK * s[0]).sum()))  # where all neurons are zero, any direction
+    return v[:rank].to(directions.dtype)

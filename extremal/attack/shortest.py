@@ -41,6 +41,7 @@ STRETCH = (
 )  # of what the network itself does not take as broken
 NEARER = 0.97  # of the radius found, at which other ways are looked for
 AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
+AROUND, STEPS = 128, 5  # directions all around where neurons are few, and steps from the lowest
 SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
 DOUBLINGS = 8  # of the radius, where nothing was found
 POLISH = 3  # full linear steps at each of them
@@ -91,6 +92,7 @@ def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
         _directed(task, best, rows, NEARER)
         _polish(task, best, rows)
         if len(task.form.directions) <= FEW:
+            _scattered(task, best, rows)
             _directed(task, best, rows, AGAIN)
             _polish(task, best, rows)
         if task.x.shape[1] <= LARGEST:
@@ -185,6 +187,32 @@ def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None
         walk(part, inner, every[alive], None, 2, start[alive])
     best.note(rows, inner.lowest, inner.delta)
     _halve(task, best, rows[inner.lowest <= inner.enough])
+
+
+def _scattered(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """A look in directions all around, always the same, just under the radius found.
+
+    Few neurons make few gradients, and a basin that none of them leads into is easily missed. What
+    breaks a point is noted, and full linear steps start from the lowest of the others.
+    """
+    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
+    if len(rows) == 0:
+        return
+    part, inner = _inside(task, best, rows, NEARER * best.size[rows])
+    every = torch.arange(len(rows), device=rows.device)
+    generator = torch.Generator().manual_seed(0)
+    lowest, start = torch.full_like(part.x[:, 0], torch.inf), torch.zeros_like(part.x)
+    for way in torch.randn(AROUND, task.x.shape[1], generator=generator).to(task.x):
+        delta = part.ball.linear_maximum(way.expand_as(part.x), part.x)
+        value = part.form.margins(part.x + delta, part.own)
+        lower = value < lowest
+        lowest = torch.where(lower, value, lowest)
+        start = torch.where(lower.unsqueeze(1), delta, start)
+    walk(part, inner, every, None, STEPS, start)
+    best.note(rows, lowest, start)
+    found = (inner.lowest <= inner.enough) | (lowest <= inner.enough)
+    best.note(rows, inner.lowest, inner.delta)
+    _halve(task, best, rows[found])
 
 
 def _halve(task: Problem, best: Shortest, rows: Tensor) -> None:

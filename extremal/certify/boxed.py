@@ -116,6 +116,11 @@ class _Task:
         weight = a * torch.where(above, rise, slope)
         gradient = (weight @ form.directions + 2.0 * rate.unsqueeze(1) * self.z) * self.scale
         fall = (gradient * ball.linear_maximum(-gradient, self.x)).sum(1)
+        # Each coordinate of the gradient is known to a rounding of terms that may cancel.
+        coordinates = 1 if self.ball.norm == "l1" else self.x.shape[1]
+        terms = weight.abs().sum(1) + 2.0 * rate.abs() * square.sqrt()
+        hidden = coordinates * form.rounding * float(self.scale.max()) * terms
+        fall = fall - ball.radii(self.x) * hidden
         c = (a * flat).sum(1) + constant + rate * square + rate.clamp(max=0.0) * region.step
         units = region.most**power
         size = (a.abs() * top).sum(1) + beta.abs() * units + fall.abs()

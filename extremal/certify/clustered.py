@@ -28,6 +28,7 @@ SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of
 LARGE = 1e-3  # of the largest
 ROUNDING = 1e-12  # of squares, where they are differences or eigenvalues
 SAFE = 1e-7  # of the radius
+TERMS = 1e-9  # of A + B, by which A - B is taken smaller
 
 
 class Clusters:
@@ -117,13 +118,15 @@ def _radii(points: Points, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor
     other = (relu_power(inner, p) * (-sides.a).clamp(min=0.0)).sum(1) ** (1.0 / p)
     safe = for_it.clamp(min=1e-300)
     weight = sides.a.clamp(min=0.0) * slope / (p * safe ** (p - 1.0)).unsqueeze(1)
-    length = (weight * (weight @ points.gram)).sum(1).clamp(min=0.0).sqrt()
+    square = (weight * (weight @ points.gram)).sum(1).clamp(min=0.0)
+    # What rounding may hide of it: see `move.blur`.
+    length = (square + points.form.rounding * weight.sum(1) ** 2).sqrt()
+    gap = for_it - other - TERMS * (for_it + other)
     best = torch.zeros_like(for_it)
     for basis, top, rest in sides.splits:
         inside = torch.linalg.vector_norm(weight @ basis, dim=1)
         outside = ((length**2 - inside**2).clamp(min=0.0) + ROUNDING * length**2).sqrt()
         fall = ((inside + top) ** 2 + (outside + rest) ** 2).sqrt().clamp(min=1e-300)
-        gap = for_it - other
         # A - B >= k gives A^p - B^p >= k A^(p-1), and A is at least A_low on the ball.
         low = (for_it - length * gap / fall).clamp(min=0.0)
         lost = torch.where(slack > 0, slack / low.clamp(min=1e-300) ** (p - 1.0), 0.0)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.certify.move import Move
+from extremal.certify.move import Move, blur
 from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Anchor, parabola
 
@@ -26,7 +26,7 @@ def even_bound(pairs: Pairs, move: Move) -> Tensor:
     """The bound (m,) with tangents at a move."""
     q = parabola(pairs, Anchor.at(pairs, move), flat=True)
     up = Move.of(pairs, q.slope, q.along)
-    fall = pairs.radius * up.square.clamp(min=0.0).sqrt()
+    fall = pairs.radius * (up.square.clamp(min=0.0).sqrt() + blur(pairs, q.slope, q.along))
     bend = largest_bend(pairs.gram, -q.bend) - q.even.clamp(max=0.0)
     return q.constant - fall - 0.5 * bend * pairs.radius**2
 

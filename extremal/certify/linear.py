@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.certify.move import Move
+from extremal.certify.move import Move, blur
 from extremal.certify.norm_term import line_below, span_of_squares
 from extremal.certify.pairs import Pairs
 from extremal.models.power import relu_power, relu_power_with_slope
@@ -31,4 +31,5 @@ def linear_bound(pairs: Pairs, move: Move) -> Tensor:
     up = Move.of(pairs, weight, 2.0 * rate)
     square = pairs.square + torch.where(rate < 0, pairs.radius**2, 0.0)
     c = (pairs.a * at_zero).sum(1) + constant + rate * square
-    return c - pairs.radius * up.square.clamp(min=0.0).sqrt()
+    length = up.square.clamp(min=0.0).sqrt() + blur(pairs, weight, 2.0 * rate)
+    return c - pairs.radius * length

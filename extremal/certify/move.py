@@ -56,6 +56,17 @@ class Move:
         return Move(self.e[index], self.inner[index], self.square[index])
 
 
+def blur(pairs: Pairs, alpha: Tensor, kappa: Tensor) -> Tensor:
+    """How much of g = U' alpha + kappa z rounding may hide, (m,): part of its norm.
+
+    ||g||^2 = alpha' G alpha + ... is known to `unit` of its terms, which may cancel. So a g that
+    seems to vanish may be as long as unit^(1/2) (sum |alpha_j| + |kappa| ||z||), and a bound on
+    c + g.d over ||d|| <= rho is lower by rho times that.
+    """
+    terms = alpha.abs().sum(1) + kappa.abs() * pairs.square.sqrt()
+    return pairs.unit**0.5 * terms
+
+
 def rest(pairs: Pairs) -> Move:
     """No perturbation at all."""
     zero = torch.zeros_like(pairs.beta)

@@ -18,6 +18,8 @@ from torch import Tensor
 
 from extremal.models import Shallow
 
+NEAR = 1e-9  # of 1: how well <u_j, v> is known where the two are nearly parallel
+
 
 @dataclass(frozen=True, eq=False)
 class Cut:
@@ -46,6 +48,7 @@ class Pairs:
     radius: Tensor  # (m,): rho
     p: float
     power: float  # k; 0 where inputs are not normalised
+    unit: float  # rounding of an inner product, as a share of its terms
     cut: Cut | None = None
 
     def __len__(self) -> int:
@@ -67,7 +70,7 @@ class Pairs:
         if self.cut is None:
             return self.s - rho, self.s + rho
         c, low, high = self.cut.c, self.cut.low.unsqueeze(1), self.cut.high.unsqueeze(1)
-        across = (1.0 - c * c).clamp(min=0.0).sqrt()
+        across = ((1.0 - c * c).clamp(min=0.0) + NEAR).sqrt()
 
         def reach(t: Tensor, sign: float) -> Tensor:
             return c * t + sign * across * (rho * rho - t * t).clamp(min=0.0).sqrt()
@@ -126,6 +129,7 @@ class Points:
             radius=rho,
             p=form.p,
             power=0.0 if self.outer is not None else 0.5 * form.p * self._q,
+            unit=form.rounding,
         )
 
     def take(self, index: Tensor) -> Points:

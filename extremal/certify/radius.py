@@ -160,41 +160,49 @@ class _Work:
 
     def certify(self, at: slice) -> None:
         """All levels for a batch of points."""
-        x, y = self._x[at], self._y[at]
-        rows = torch.arange(at.start, at.stop, device=x.device)
-        broken = None if self._attacked is None else self._attacked[at]
+        rows = torch.arange(at.start, at.stop, device=self._x.device)
+        if self._ball.norm != "l2":
+            self._lines(rows)
+        if self._ball.norm == "l2" or self._tight:
+            self._levels(rows)
+
+    def _lines(self, rows: Tensor) -> None:
+        """Linear bounds over ball and box, in l1 and linf."""
+        x, y = self._x[rows], self._y[rows]
+        center = self._center(x, self._ball.norm)
+        far = center * (x.shape[1] ** 0.5 if self._ball.norm == "linf" else 1.0)
+        for network, some, slack in shared_out(self._networks, x, y, far):
+            radii = boxed_radii(network.form, x[some], y[some], self._ball, slack)
+            limit = torch.where(slack > 0, center[some], torch.inf)
+            self._found.raise_to(rows[some], torch.minimum(radii, limit), "linear")
+
+    def _levels(self, rows: Tensor) -> None:
+        """All levels in l2, whose balls hold those of the other norms."""
+        x, y = self._x[rows], self._y[rows]
+        broken = None if self._attacked is None else self._attacked[rows]
         if self._tight and broken is None:
             broken = shortest(self._net, x, y, norm="l2").x_adv
-        far = self._far(x, broken)
+        far = self._center(x, "l2")
+        if broken is not None:
+            size = torch.linalg.vector_norm(broken.double() - x.double(), dim=1)
+            far = torch.where(size > 0, size, far)
         for network, some, slack in shared_out(self._networks, x, y, far):
             limit = torch.where(slack > 0, far[some], torch.inf)
-            if self._ball.norm != "l2":
-                self._linear(network, rows[some], slack, limit)
-            if self._ball.norm == "l2" or self._tight:
-                known = None if broken is None else broken[some]
-                self._l2(network, rows[some], slack, limit, known)
+            known = None if broken is None else broken[some]
+            self._l2(network, rows[some], slack, limit, known)
 
-    def _far(self, x: Tensor, broken: Tensor | None) -> Tensor:
-        """The l2 radius (n,) about x that matters: of what breaks it, else up to the centre."""
+    def _center(self, x: Tensor, norm: str) -> Tensor:
+        """The distance (n,) of the centre, where a network without biases is 0; inf with biases."""
         form = self._networks[-1].form
-        far = form.preparation.distance(x.double())
-        if form.biased:
-            far = torch.full_like(far, torch.inf)
-        if broken is None:
-            return far
-        size = torch.linalg.vector_norm(broken.double() - x.double(), dim=1)
-        return torch.where(size > 0, size, far)
-
-    def _linear(self, network: StandIn, rows: Tensor, slack: Tensor, limit: Tensor) -> None:
-        """Lines over ball and box, in l1 and linf."""
-        x, y = self._x[rows], self._y[rows]
-        radii = boxed_radii(network.form, x, y, self._ball, slack)
-        self._found.raise_to(rows, torch.minimum(radii, self._in_norm(limit)), "linear")
+        center = form.preparation.center
+        moved = x.double() if center is None else x.double() - center
+        distance = Ball(norm, 0.0).norms(moved)
+        return torch.full_like(distance, torch.inf) if form.biased else distance
 
     def _l2(
         self, network: StandIn, rows: Tensor, slack: Tensor, limit: Tensor, broken: Tensor | None
     ) -> None:
-        """All levels in l2, whose balls hold those of the other norms."""
+        """All levels for points that share a network."""
         found, clusters = self._found, network.clusters
         task, upper = l2_task(network, self._x[rows], self._y[rows], slack, broken)
         lower = torch.zeros_like(upper)

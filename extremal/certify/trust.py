@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.move import Move
+from extremal.certify.move import Move, blur
 from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Parabola
 
@@ -82,9 +82,11 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     factor = _or_eye(good, factor)
     c = torch.linalg.solve_triangular(factor, minus.gather(up.e) - x.mT @ b, upper=False)
     over, under = (b * b).sum((1, 2)) / t, (c * c).sum((1, 2)) / t
-    inverse = (up.square - over + under) / t  # g'(H + mu I)^-1 g
+    # g'(H + mu I)^-1 g, which is >= 0 whatever rounding says
+    inverse = ((up.square - over + under) / t).clamp(min=0.0)
     lost = CANCELLED * (up.square.abs() + over + under) / t
-    bound = q.constant - 0.5 * (inverse + lost) - 0.5 * mu * pairs.radius**2
+    hidden = pairs.radius * blur(pairs, q.slope, q.along)
+    bound = q.constant - 0.5 * (inverse + lost) - 0.5 * mu * pairs.radius**2 - hidden
     # (y_+, y_-) solves the whole system, and d = -(g - U' B y / t) / t.
     y_minus = -torch.linalg.solve_triangular(factor.mT, c, upper=True)
     y_plus = torch.linalg.solve_triangular(lower.mT, b - x @ y_minus, upper=True)

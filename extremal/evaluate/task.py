@@ -15,7 +15,7 @@ from extremal.attack.recheck import batches
 from extremal.attack.result import CLEAN
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.models import double
+from extremal.models import check_outputs, double
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +41,9 @@ class Task:
         with torch.no_grad():
             parts = [twin(test.x[at].double()) for at in batches(len(test), self.batch)]
         out = torch.cat(parts)
-        shaped = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
-        rule = "have shape (n,) for one output or (n, C) for C >= 2"
-        fits = shaped and len(out) == len(test)
-        _check.require(fits, "net(x)", rule, f"shape {tuple(out.shape)}")
+        check_outputs(out)
+        rule = f"have a row for each of {len(test)} points"
+        _check.require(len(out) == len(test), "net(x)", rule, f"shape {tuple(out.shape)}")
         _check.finite("net(x)", out)
         return out
 

@@ -1,11 +1,18 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
 from extremal.models.effective import Polar, Reduction, polar
+from extremal.models.extractor import extractor, features, through
 from extremal.models.files import load, save
 from extremal.models.foreign import from_authors, from_torch
 from extremal.models.grouped import Grouped
 from extremal.models.initial import Balanced, Explicit, Gaussian, Initialisation, Kaiming, Weights
-from extremal.models.margins import double, margin, margin_gradient, output_margins
+from extremal.models.margins import (
+    check_outputs,
+    double,
+    margin,
+    margin_gradient,
+    output_margins,
+)
 from extremal.models.prelu import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
 from extremal.models.reference import (
@@ -34,7 +41,10 @@ __all__ = [
     "average_classifier",
     "bayes_classifier",
     "best_gap",
+    "check_outputs",
     "double",
+    "extractor",
+    "features",
     "from_authors",
     "from_torch",
     "is_shallow",
@@ -46,4 +56,5 @@ __all__ = [
     "save",
     "shallow",
     "subclass_classifier",
+    "through",
 ]

@@ -22,12 +22,20 @@ def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 
 def output_margins(out: Tensor, y: Tensor) -> Tensor:
-    """The margins (n,) of a network's outputs, (n,) or (n, C)."""
+    """The margins (n,) of a network's outputs, (n,) or (n, C) with C >= 2."""
+    check_outputs(out)
     y = _labels_for(out, y)
     if out.ndim == 1:
         return y * out
     own = out.gather(1, y.unsqueeze(1)).squeeze(1)
     return own - _without(out, y).amax(1)
+
+
+def check_outputs(out: Tensor) -> None:
+    """Require outputs of shape (n,), or (n, C) with C >= 2: one column could mean either kind."""
+    good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
+    rule = "have shape (n,) for one output (squeeze it), or (n, C) for C >= 2"
+    _check.require(good, "net(x)", rule, f"shape {tuple(out.shape)}")
 
 
 def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

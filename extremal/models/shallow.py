@@ -39,6 +39,11 @@ class Shallow:
         return self.directions.shape[1]
 
     @property
+    def rounding(self) -> float:
+        """The rounding of <u_i, u_j>, and of sums over neurons, as a share of their terms."""
+        return torch.finfo(self.directions.dtype).eps * (self.dim + 2 * len(self.directions))
+
+    @property
     def biased(self) -> bool:
         """Whether any bias is not zero; if none is, f is zero at the preparation's centre."""
         own = self.offsets is not None and bool((self.offsets != 0).any())

@@ -79,7 +79,7 @@ def one_pair(a: float, beta: float, p: float, power: float) -> Pairs:
     """M(d) = a relu(1 + d)^p + beta |1 + d|^(2 power) for |d| <= 1/2, in one dimension."""
     one = torch.ones(1, dtype=torch.float64)
     row = one[None]
-    return Pairs(row, a * row, beta * one, row, row, one, 0.5 * one, p, power)
+    return Pairs(row, a * row, beta * one, row, row, one, 0.5 * one, p, power, 0.0)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])

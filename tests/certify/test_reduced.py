@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from extremal.attack import Ball, random_search
 from extremal.certify import radius
+from extremal.certify.radius import EFFORTS
 from extremal.certify.reduced import stand_ins
-from extremal.models import Explicit, PReLUNet
+from extremal.models import Explicit, PReLUNet, Preparation
 from tests.certify.breaking import breaks
 from tests.certify.networks import labels
 
@@ -106,3 +108,63 @@ def test_a_certificate_does_not_depend_on_the_other_points(p, effort, generator)
     together = radius(net, x, y, effort=effort)
     alone = [radius(net, x[i : i + 1], y[i : i + 1], effort=effort) for i in range(len(x))]
     torch.testing.assert_close(torch.cat(alone), together, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
+def test_more_effort_and_more_neurons_cost_nothing(norm, generator):
+    """Ten clusters as ten neurons and as 400: about the same radii, and "tight" is never less."""
+    base = torch.eye(10, 40, dtype=torch.float64)
+    sign = torch.tensor([1.0] * 5 + [-1.0] * 5, dtype=torch.float64)
+    noise = 1e-7 * torch.randn(400, 40, dtype=torch.float64, generator=generator)
+    nets = [
+        PReLUNet(
+            40,
+            len(neurons),
+            3.0,
+            init=Explicit(neurons, votes[None]),
+            dtype=torch.float64,
+            generator=generator,
+        )
+        for neurons, votes in ((base, sign), (base.repeat(40, 1) + noise, sign.repeat(40) / 40))
+    ]
+    x = base + 0.01 * torch.randn(10, 40, dtype=torch.float64, generator=generator)
+    few, many = (
+        [radius(net, x, sign.long(), norm=norm, effort=e) for e in EFFORTS] for net in nets
+    )
+    for fast, tight in (few, many):
+        assert bool((tight >= fast * (1 - 1e-9)).all())
+    for small, large in zip(few, many, strict=True):
+        torch.testing.assert_close(large, small, rtol=5e-3, atol=0.0)
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("normalize", [0.0, 0.5, 1.0])
+def test_stand_ins_of_prepared_networks_are_sound(outputs, normalize, generator):
+    """A centre, a scale for each coordinate, normalised inputs, several outputs, in all norms."""
+    centers = torch.randn(6, 5, dtype=torch.float64, generator=generator)
+    neurons = centers.repeat(60, 1)
+    neurons = neurons + 1e-6 * torch.randn(360, 5, dtype=torch.float64, generator=generator)
+    votes = torch.randn(outputs, 6, dtype=torch.float64, generator=generator).repeat(1, 60) / 60
+    scale = 0.5 + torch.rand(5, dtype=torch.float64, generator=generator)
+    center = torch.randn(5, dtype=torch.float64, generator=generator)
+    net = PReLUNet(
+        5,
+        360,
+        2.0,
+        outputs,
+        preparation=Preparation(scale, center, normalize),
+        init=Explicit(neurons, votes),
+        dtype=torch.float64,
+        generator=generator,
+    )
+    assert len(stand_ins(net)) > 1
+    x = 2.0 * torch.randn(40, 5, dtype=torch.float64, generator=generator)
+    out = net(x)
+    y = torch.where(out > 0, 1, -1) if outputs == 1 else out.argmax(1)
+    for norm in ("l2", "linf", "l1"):
+        held = radius(net, x, y, norm=norm, effort="fast")
+        assert bool((held > 0).any())
+        found = random_search(
+            net, x, y, ball=Ball(norm, 0.999 * held), steps=150, generator=generator
+        )
+        assert not bool((found.success & (held > 0)).any())
