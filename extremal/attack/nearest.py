@@ -45,7 +45,7 @@ def _level(size: Tensor, rate: Tensor, wanted: Tensor, room: Tensor | None) -> T
         return t
     value = size * room
     left = torch.arange(len(t), device=t.device)  # the rows that still move
-    parts = t, rate, room, weight, value, wanted
+    parts: tuple[Tensor, ...] = (t, rate, room, weight, value, wanted)
     for _ in range(_PASSES):
         now, *others = parts
         new = _newton(now, *others)

@@ -14,15 +14,20 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import NORMS
+from extremal.attack.recheck import BATCH, batches
 from extremal.certify.radius import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import Dataset
+from extremal.data.table import TABLE
 from extremal.evaluate.plain import plain_box
 from extremal.models import double, load, output_margins
 
 ModelArgument = Annotated[Path, typer.Argument(help="A model file: net.save('net.safetensors').")]
 DataOption = Annotated[
-    str, typer.Option("--data", "-d", help="mnist, or a .safetensors or .npz file with x and y.")
+    str,
+    typer.Option(
+        "--data", "-d", help=f"{', '.join(TABLE)}, or a .safetensors or .npz file with x and y."
+    ),
 ]
 NormOption = Annotated[str, typer.Option(help="l1, l2 or linf.")]
 RadiusOption = Annotated[
@@ -94,8 +99,13 @@ class Asked:
 
 def correct(net: nn.Module, test: Dataset) -> Tensor:
     """Which points are classified correctly, (n,) bool."""
+    twin = double(net)
     with torch.no_grad():
-        return output_margins(double(net)(test.x.double()), test.y) > 0
+        parts = [
+            output_margins(twin(test.x[at].double()), test.y[at]) > 0
+            for at in batches(len(test), BATCH)
+        ]
+    return torch.cat(parts)
 
 
 def say(*lines: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extremal.certify import certificate
+from extremal.certify import Certificate, certificate
 from extremal.cli.asked import (
     Asked,
     BoxOption,
@@ -65,7 +65,8 @@ def certify_model(
     )
     right = correct(net, test)
     told = {
-        **_numbers(proof.radius, right, radius or usual_radii(proof.radius)),
+        **_numbers(proof.radius, right, radius or usual_radii(proof.radius), chosen.sampled),
+        "methods": _methods(proof),
         "settings": {**asked.settings(chosen), "boxed": proof.boxed},
     }
     if as_json:
@@ -74,13 +75,13 @@ def certify_model(
         _print(told, norm, chosen)
 
 
-def _numbers(certified: Tensor, right: Tensor, radii: list[float]) -> dict[str, Any]:
+def _numbers(certified: Tensor, right: Tensor, radii: list[float], sampled: bool) -> dict[str, Any]:
     """Shares of all points, and quantiles of the radii (n,) of the correctly classified ones."""
     rows = []
     for at in sorted(set(radii)):
-        share, interval = _share(right & (certified >= at))
+        share, interval = _share(right & (certified >= at), sampled)
         rows.append({"radius": at, "certified": share, "interval": interval})
-    clean, interval = _share(right)
+    clean, interval = _share(right, sampled)
     levels = torch.tensor(QUANTILES, dtype=torch.float64)
     known = certified[right].quantile(levels).tolist() if bool(right.any()) else []
     return {
@@ -93,21 +94,27 @@ def _numbers(certified: Tensor, right: Tensor, radii: list[float]) -> dict[str, 
     }
 
 
-def _share(holds: Tensor) -> tuple[float, list[float]]:
-    """The share of points (n,) for which something holds, with its 95 % interval."""
+def _share(holds: Tensor, sampled: bool) -> tuple[float, list[float] | None]:
+    """The share of points (n,) for which something holds, and its 95 % interval for a sample."""
     count = holds.sum()
-    return int(count) / len(holds), wilson(count, len(holds)).tolist()
+    interval = wilson(count, len(holds)).tolist() if sampled else None
+    return int(count) / len(holds), interval
+
+
+def _methods(proof: Certificate) -> dict[str, int]:
+    """Of how many points each bound gave the radius."""
+    counts = torch.bincount(proof.method[proof.method >= 0], minlength=len(proof.methods))
+    return dict(zip(proof.methods, counts.tolist(), strict=True))
 
 
 def _print(told: dict[str, Any], norm: str, chosen: Points) -> None:
-    def shown(share: float, interval: list[float]) -> str:
-        return cell(share, interval if chosen.sampled else None)
-
     say(f"{norm + ' radius':>11}  {'certified':>24}")
     for row in told["table"]:
-        say(f"{row['radius']:>11.4g}  {shown(row['certified'], row['interval']):>24}")
+        say(f"{row['radius']:>11.4g}  {cell(row['certified'], row['interval']):>24}")
     clean = told["clean"]
-    say(f"clean accuracy {shown(clean['accuracy'], clean['interval'])} on {chosen.sentence}")
+    if chosen.data.box is not None and not told["settings"]["boxed"]:
+        say("the certificate ignores the box: it holds there, and could be larger")
+    say(f"clean accuracy {cell(clean['accuracy'], clean['interval'])} on {chosen.sentence}")
     if clean["correct"] == 0:
         say("no point is classified correctly: no quantiles")
         return

@@ -85,9 +85,12 @@ def evaluate_model(
 def _told(result: Robustness, settings: dict[str, Any], files: Sequence[str]) -> dict[str, Any]:
     """What `--json` prints."""
     curve = result.curve()
+    rows = curve.rows()
+    if not result.sampled:  # an interval would be of no population
+        rows = [row | {"certified_interval": None, "attacked_interval": None} for row in rows]
     return {
         "headline": [result.headline(at) for at in curve.radii.tolist()],
-        "table": curve.rows(),
+        "table": rows,
         "gap": {name: finite_or_none(value) for name, value in asdict(result.gap).items()},
         "warnings": [asdict(warning) for warning in result.warnings],
         "settings": {**settings, "boxed": result.boxed, **result.settings},

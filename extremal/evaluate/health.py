@@ -40,15 +40,16 @@ def zero_gradients(gradient: Tensor) -> HealthWarning | None:
     )
 
 
-def random_wins(probe: AttackResult) -> HealthWarning | None:
+def random_wins(probe: AttackResult, *, shallow: bool) -> HealthWarning | None:
     """A random search, given less than the radius found, breaks more than 5 % of its points."""
     share = 1.0 - probe.accuracy
     if share <= BEATEN:
         return None
+    cause = "they missed a way to the boundary" if shallow else "the gradients mislead"
     return HealthWarning(
         "random-search-wins",
         f"a short random search breaks {_percent(share)} of {len(probe)} points at radii where "
-        "the attacks with gradients do not: the gradients mislead",
+        f"the attacks with gradients do not: {cause}",
     )
 
 

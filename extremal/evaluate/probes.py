@@ -92,7 +92,7 @@ def _searched(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarn
         generator=task.generator,
         batch=task.batch,
     )
-    return found.merged(rows, probe), health.random_wins(probe)
+    return found.merged(rows, probe), health.random_wins(probe, shallow=is_shallow(task.net))
 
 
 def _stepped(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarning | None]:

@@ -15,7 +15,7 @@ def headline(curve: RobustnessCurve, gap: Gap, *, certified: bool, sampled: bool
     attacked one's, so that it covers whatever the truth between them is. There is none where the
     points are no random sample.
     """
-    low, high = (f"{100 * float(share):.1f} %" for share in (curve.certified, curve.attacked))
+    low, high = (percent(float(share)) for share in (curve.certified, curve.attacked))
     ends = (float(curve.certified_interval[0, 0]), float(curve.attacked_interval[0, 1]))
     if not sampled:
         spread = "not drawn at random: no interval for the population"
@@ -28,7 +28,7 @@ def headline(curve: RobustnessCurve, gap: Gap, *, certified: bool, sampled: bool
     if not certified:
         return f"{where} is at most {high} {points}, nothing is certified"
     median = gap.median
-    rest = "no finite bracket" if math.isnan(median) else f"bracket gap median {100 * median:.1f} %"
+    rest = "no finite bracket" if math.isnan(median) else f"bracket gap median {percent(median)}"
     return f"{where} lies between {low} and {high} {points}, {rest}"
 
 
@@ -47,4 +47,13 @@ def table(curve: RobustnessCurve, *, sampled: bool) -> str:
 def cell(share: float, interval: Sequence[float] | None) -> str:
     """A share and perhaps its interval, in percent."""
     ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
-    return f"{100 * share:.1f} %{ends}"
+    return f"{percent(share)}{ends}"
+
+
+def percent(share: float) -> str:
+    """A share in percent; only what is exactly none or all is shown as 0.0 % or 100.0 %."""
+    for digits in (1, 2, 3):
+        text = f"{100 * share:.{digits}f}"
+        if share in (0.0, 1.0) or float(text) not in (0.0, 100.0):
+            break
+    return f"{text} %"
