@@ -23,6 +23,7 @@ from extremal.attack.nearest import nearest
 from extremal.attack.problem import Problem, problem
 from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
 from extremal.attack.result import AttackResult
+from extremal.attack.silence import silenced
 from extremal.attack.sweep import LARGEST, refine, sweep
 from extremal.data.dataset import Box
 from extremal.models import best_gap, shallow
@@ -41,7 +42,7 @@ STRETCH = (
 )  # of what the network itself does not take as broken
 NEARER = 0.97  # of the radius found, at which other ways are looked for
 AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
-AROUND, STEPS = 128, 5  # directions all around where neurons are few, and steps from the lowest
+AROUND, STEPS = 32, 5  # directions all around where neurons are few, and steps from the lowest
 SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
 DOUBLINGS = 8  # of the radius, where nothing was found
 POLISH = 3  # full linear steps at each of them
@@ -92,6 +93,7 @@ def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
         _directed(task, best, rows, NEARER)
         _polish(task, best, rows)
         if len(task.form.directions) <= FEW:
+            _silent(task, best, rows)
             _scattered(task, best, rows)
             _directed(task, best, rows, AGAIN)
             _polish(task, best, rows)
@@ -187,6 +189,18 @@ def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None
         walk(part, inner, every[alive], None, 2, start[alive])
     best.note(rows, inner.lowest, inner.delta)
     _halve(task, best, rows[inner.lowest <= inner.enough])
+
+
+def _silent(task: Problem, best: Shortest, rows: Tensor) -> None:
+    """Where all own neurons are silent, if that is within the box."""
+    place, target = (~task.own[rows]).nonzero(as_tuple=True)
+    delta = silenced(task, rows[place], target)
+    if delta is None:
+        return
+    bounds = task.ball.bounds(task.x[rows[place]])
+    if bounds is not None:
+        delta = torch.minimum(torch.maximum(delta, bounds[0]), bounds[1])
+    note(task, best, rows[place], delta)
 
 
 def _scattered(task: Problem, best: Shortest, rows: Tensor) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from scipy.optimize import minimize
 
 from extremal.attack import Ball, minimal, pgd, shortest
+from extremal.attack.problem import problem
+from extremal.attack.silence import silenced
 from extremal.models import Explicit, PReLUNet, margin
 from tests.attack.balls import NORMS
 from tests.certify.networks import Kind, make, right_points, two_sided
@@ -106,3 +110,40 @@ def test_gradient_descent_does_not_get_nearer(p, dtype, generator):
     below = Ball("l2", (1 - 5e-5) * found.radius)
     descent = pgd(net, x, y, ball=below, steps=200, step=found.radius / 20)
     assert int(descent.success.sum()) == 0
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+@pytest.mark.parametrize("p", [1.0, 3.0])
+def test_own_neurons_that_must_all_fall_silent(norm, p):
+    """f = relu(x_1)^p + relu(x_2)^p is zero, which counts, only where both neurons are silent."""
+    net = PReLUNet(
+        3,
+        2,
+        p,
+        init=Explicit(torch.eye(2, 3), torch.ones(1, 2)),
+        dtype=torch.float64,
+        generator=torch.Generator(),
+    )
+    x = torch.tensor([[0.3, 0.4, 1.0], [1.0, 2.0, 0.0], [0.5, -1.0, 0.2]], dtype=torch.float64)
+    found = shortest(net, x, torch.ones(3).long(), norm=norm)
+    positive = x[:, :2].clamp(min=0.0)
+    exact = positive.norm(dim=1) if norm == "l2" else positive.amax(1)
+    assert bool(found.success.all())
+    torch.testing.assert_close(found.radius, exact, rtol=1e-3, atol=0.0)
+
+
+def test_a_projection_onto_many_half_spaces_is_the_solvers(generator):
+    """Hildreth's sweeps against scipy's solver of the same quadratic program."""
+    neurons = torch.randn(6, 4, dtype=torch.float64, generator=generator)
+    votes = torch.tensor([[1.0, 1.0, 1.0, 1.0, -1.0, -1.0]], dtype=torch.float64)
+    init = Explicit(neurons, votes)
+    net = PReLUNet(4, 6, 2.0, init=init, dtype=torch.float64, generator=torch.Generator())
+    x = torch.randn(8, 4, dtype=torch.float64, generator=generator)
+    task = problem(net, x, torch.ones(8).long(), Ball("linf", 0.0))
+    delta = silenced(task, torch.arange(8), torch.zeros(8).long())
+    unit = (neurons / neurons.norm(dim=1, keepdim=True)).numpy()[:4]
+    for point, moved in zip(x.numpy(), delta.numpy(), strict=True):
+        assert (unit @ (point + moved) <= 1e-3).all()
+        walls = {"type": "ineq", "fun": lambda d, point=point: -unit @ (point + d)}
+        best = minimize(lambda d: d @ d, np.zeros(4), constraints=[walls], tol=1e-12)
+        assert np.linalg.norm(moved) == pytest.approx(best.fun**0.5, rel=5e-3)

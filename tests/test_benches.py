@@ -1,0 +1,58 @@
+"""What the stored benches must show, and what the docs say of them."""
+
+import json
+
+import pytest
+
+from tools.tables import FOLDER
+
+
+def stored(name: str) -> dict:
+    return json.loads((FOLDER / f"{name}.json").read_text())
+
+
+def test_flow_is_hundreds_of_times_faster_than_the_recipe():
+    ratios = stored("flow")["ratios"]
+    for p in (1, 3):
+        assert ratios[f"recipe over flow, denormals flushed, known mixture, p = {p}"] >= 200
+        assert ratios[f"recipe over flow, denormals flushed, plain x and y, p = {p}"] >= 25
+
+
+def test_attacks_are_as_strong_as_autoattack_and_ten_times_faster():
+    bench = stored("attack")
+    settings = [found for name, found in bench["figures"].items() if name.startswith("p = ")]
+    assert len(settings) == 24
+    for found in settings:
+        others = (found[name]["accuracy"] for name in ("apgd-ce", "autoattack"))
+        assert found["ours"]["accuracy"] <= min(others)
+    assert bench["ratios"]["autoattack over ours, seconds in total"] >= 10
+    for p in (1, 2, 3, 4):
+        assert bench["figures"][f"curve, p = {p}"]["largest gap"] <= 0.004
+        assert bench["ratios"][f"15 radii over the whole curve, seconds, p = {p}"] >= 5
+
+
+@pytest.mark.parametrize(("p", "tenth"), [(1, 0.95), (2, 0.95), (3, 0.95), (4, 0.90)])
+def test_certificates_are_near_attacks_on_mnist(p, tenth):
+    ratios = stored("certify")["ratios"]
+    name = f"mnist, p = {p}"
+    assert ratios[f"certified over attacked radius, quantile 0.5, {name}"] >= 0.985
+    assert ratios[f"certified over attacked radius, quantile 0.1, {name}"] >= tenth
+
+
+def test_certificates_are_near_attacks_on_the_mixture():
+    bench = stored("certify")
+    for p, radius, gap in ((1, 10**-0.5, 0.02), (3, 0.5**0.5, 0.01)):
+        name = f"mixture, p = {p}"
+        ratio = bench["ratios"][f"certified over attacked radius, quantile 0.01, {name}"]
+        assert ratio >= 1 - gap
+        for side in ("certified", "attacked"):
+            median = bench["figures"][f"radii, {name}"][side]["0.5"]
+            assert median == pytest.approx(radius, rel=0.02)
+
+
+def test_the_distance_is_never_below_algorithm_1_and_far_faster():
+    ratios = stored("distance")["ratios"]
+    for p in (1, 3):
+        assert ratios[f"algorithm 1 over ours, seconds, p = {p}"] >= 100
+        assert ratios[f"our supremum at its scale over algorithm 1's value, p = {p}"] >= 1 - 1e-6
+        assert ratios[f"our distance over our supremum at its scale, p = {p}"] <= 1 + 1e-9
