@@ -97,7 +97,9 @@ def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
             _scattered(task, best, rows)
             _directed(task, best, rows, AGAIN)
             _polish(task, best, rows)
-        if task.x.shape[1] <= LARGEST:
+        # Two neurons and a round ball leave no corners: what came before finds all there is.
+        simple = len(task.form.directions) <= 2 and best.norm == "l2"
+        if task.x.shape[1] <= LARGEST and not simple:
             _swept(task, best, rows)
         _farther(task, best, rows, batch)
         if bar is not None:
