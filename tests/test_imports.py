@@ -22,7 +22,7 @@ ORDER = {
 ORDER["experiments"] = set(ORDER)
 ORDER["report"] = set(ORDER)
 ORDER["cli"] = set(ORDER)
-FACE = {"__init__"}  # it imports all parts
+FACE = {"__init__", "sklearn"}  # the first imports all parts
 
 
 def parts_imported(path: Path) -> set[str]:
@@ -58,6 +58,10 @@ def test_a_part_imports_only_those_to_its_left(part):
     for path in sorted((ROOT / part).rglob("*.py")):
         extra = parts_imported(path) - allowed
         assert not extra, f"{path.relative_to(ROOT)} imports {sorted(extra)}"
+
+
+def test_the_estimator_knows_no_experiments():
+    assert parts_imported(ROOT / "sklearn.py") <= ORDER["evaluate"] | {"evaluate"} | SHARED
 
 
 def test_the_check_would_notice():

@@ -2,7 +2,7 @@
 
 from extremal.models.effective import Polar, Reduction, polar
 from extremal.models.extractor import extractor, features, through
-from extremal.models.files import load, save
+from extremal.models.files import load, load_noted, save
 from extremal.models.foreign import from_authors, from_torch
 from extremal.models.grouped import Grouped
 from extremal.models.initial import Balanced, Explicit, Gaussian, Initialisation, Kaiming, Weights
@@ -49,6 +49,7 @@ __all__ = [
     "from_torch",
     "is_shallow",
     "load",
+    "load_noted",
     "margin",
     "margin_gradient",
     "output_margins",

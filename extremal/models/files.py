@@ -23,10 +23,11 @@ _FORMAT = "extremal-model-1"
 _RULE = "be a model file that extremal wrote"
 
 
-def save(net: nn.Module, path: str | Path) -> None:
+def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
     """Write a `PReLUNet`, or a `Grouped` one, to `path`, whole or not at all.
 
-    Where that fails it is a `FileError`, a ValueError with the path and the reason.
+    Where that fails it is a `FileError`, a ValueError with the path and the reason. A `note` is
+    kept in the file for `load_noted`.
     """
     core = net.net if isinstance(net, Grouped) else net
     known = isinstance(core, PReLUNet)
@@ -44,6 +45,8 @@ def save(net: nn.Module, path: str | Path) -> None:
             tensors[f"preparation.{name}"] = value.contiguous()
         else:
             header[name] = value
+    if note:
+        header["note"] = note
     if isinstance(net, Grouped):
         header["grouped"] = {"groups": net.groups.tolist(), "signed": net.signed}
     network = json.dumps(header)
@@ -58,6 +61,11 @@ def save(net: nn.Module, path: str | Path) -> None:
 
 def load(path: str | Path) -> nn.Module:
     """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError."""
+    return load_noted(path)[0]
+
+
+def load_noted(path: str | Path) -> tuple[nn.Module, str]:
+    """A network as `load` reads it, and the note that was saved with it, or ""."""
     file = as_path(path)
     _check.require(file.is_file(), "path", "name an existing model file", file)
     try:
@@ -66,7 +74,8 @@ def load(path: str | Path) -> nn.Module:
         network, digest = metadata["network"], metadata["digest"]
         intact = digest == _digest(network, tensors)
         _check.require(intact, "digest", "be that of the content", digest)
-        return _rebuild(json.loads(network), tensors)
+        header = json.loads(network)
+        return _rebuild(header, tensors), str(header.get("note", ""))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise ValueError(f"path must {_RULE}, got {path} ({error!r})") from error
 

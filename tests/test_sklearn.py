@@ -1,0 +1,144 @@
+"""The classifier in scikit-learn's form: its contract, its units, and that radii hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_iris, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from extremal.attack import minimal
+from extremal.sklearn import PReLUClassifier
+
+
+def small(**settings) -> PReLUClassifier:
+    return PReLUClassifier(**({"width": 30, "epochs": 40, "random_state": 0} | settings))
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    x, y = make_blobs(150, 4, centers=3, cluster_std=1.0, random_state=1)
+    return x, np.array(["left", "middle", "right"])[y]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+def test_the_whole_contract_of_scikit_learn():
+    check_estimator(PReLUClassifier())
+
+
+def test_labels_of_any_kind_and_probabilities(blobs):
+    x, y = blobs
+    model = small().fit(x, y)
+    assert model.classes_.tolist() == ["left", "middle", "right"]
+    assert model.score(x, y) > 0.95
+    chances = model.predict_proba(x)
+    assert chances.sum(1) == pytest.approx(1.0)
+    assert (model.classes_[chances.argmax(1)] == model.predict(x)).all()
+    two = np.isin(y, ["left", "right"])
+    pair = small().fit(x[two], y[two])
+    assert ((pair.decision_function(x[two]) > 0) == (pair.predict(x[two]) == "right")).all()
+
+
+def test_the_same_seed_gives_the_same_network(blobs):
+    first, second, other = (
+        small(random_state=k).fit(*blobs).predict_proba(blobs[0]) for k in (0, 0, 1)
+    )
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+
+
+def test_radii_are_in_the_users_units(blobs):
+    """Features in other units, one by a power of two each: the same network, other radii."""
+    x, y = blobs
+    plain, moved = small().fit(x, y), small().fit(4.0 * x + 8.0, y)
+    assert moved.predict_proba(4.0 * x + 8.0) == pytest.approx(plain.predict_proba(x), abs=1e-4)
+    radii = plain.certified_radius(x[:20]), moved.certified_radius(4.0 * x[:20] + 8.0)
+    assert radii[1] == pytest.approx(4.0 * radii[0], rel=1e-2)
+
+
+def test_a_feature_that_does_not_vary_is_left_out(blobs):
+    x, y = blobs
+    wide = np.column_stack([x, np.full(len(x), 3.0)])
+    model = small().fit(wide, y)
+    wide[:, -1] = 99.0
+    assert model.score(wide, y) > 0.95
+
+
+def test_no_attack_breaks_a_certified_radius(blobs):
+    x, y = blobs
+    model = small(p=2.5).fit(x, y)
+    right = model.predict(x) == y
+    labels = torch.from_numpy(np.searchsorted(model.classes_, y))
+    upper = minimal(model.net_, torch.from_numpy(x), labels, generator=torch.Generator()).radius
+    lower = model.certified_radius(x)
+    assert (lower[right] <= upper.numpy()[right]).all()
+    assert np.median(lower[right] / upper.numpy()[right]) > 0.95
+    result = model.robustness(x, y)
+    radius = float(np.median(lower))
+    proved = model.robust_score(x, y, radius, certified=True)
+    assert proved == pytest.approx(float((lower[right] >= radius).sum()) / len(x))
+    assert proved <= model.robust_score(x, y, radius) <= model.score(x, y)
+    assert float(result.curve([radius]).certified) == pytest.approx(proved, abs=0.02)
+
+
+def test_auto_takes_the_power_that_certifies_most(blobs):
+    x, y = blobs
+    model = small(p="auto", powers=(1.0, 3.0)).fit(x, y)
+    assert model.p_ in (1.0, 3.0)
+    assert model.net_.p == model.p_
+    assert small(p="auto", powers=(2.0,), radius=0.1).fit(x, y).p_ == 2.0
+
+
+def test_a_saved_classifier_is_the_same(blobs, tmp_path):
+    x, y = blobs
+    model = small().fit(x, y)
+    model.save(tmp_path / "model.safetensors")
+    again = PReLUClassifier.load(tmp_path / "model.safetensors")
+    assert np.array_equal(again.predict_proba(x), model.predict_proba(x))
+    assert again.classes_.tolist() == model.classes_.tolist()
+    assert again.get_params() | {"powers": (1.0, 2.0, 3.0, 4.0)} == model.get_params()
+    model.net_.save(tmp_path / "net.safetensors")
+    with pytest.raises(ValueError, match="path must hold a classifier and not a network"):
+        PReLUClassifier.load(tmp_path / "net.safetensors")
+
+
+def test_pipelines_and_searches():
+    x, y = load_iris(return_X_y=True)
+    scores = cross_val_score(make_pipeline(StandardScaler(), small()), x, y, cv=3)
+    assert scores.mean() > 0.9
+    search = GridSearchCV(small(epochs=20), {"p": [1.0, 3.0]}, cv=2).fit(x, y)
+    assert search.best_params_["p"] in (1.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"p": 0.5}, "p must be"),
+        ({"p": "most"}, "p must be"),
+        ({"width": 0}, "width must be"),
+        ({"epochs": 1.5}, "epochs must be"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"lr": 0.0}, "lr must be"),
+        ({"scale": "some"}, "scale must be one of 'each', 'one', 'none'"),
+        ({"powers": ()}, "powers must hold at least one power"),
+        ({"radius": -1.0}, "radius must be"),
+    ],
+)
+def test_bad_settings_are_named(blobs, settings, message):
+    with pytest.raises(ValueError, match=message):
+        small(**settings).fit(*blobs)
+
+
+def test_bad_calls_are_named(blobs):
+    x, y = blobs
+    model = small().fit(x, y)
+    with pytest.raises(ValueError, match="y must hold labels that fit saw"):
+        model.robust_score(x[:2], ["left", "up"], 0.1)
+    with pytest.raises(TypeError, match="sample_weight"):
+        model.fit(x, y, sample_weight=np.ones(len(x)))
+    with pytest.raises(ValueError, match="at least 2 classes, got 1 class"):
+        small().fit(x[:3], ["left"] * 3)
