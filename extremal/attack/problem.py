@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
 from extremal.attack.search import clearly_broken
-from extremal.models import Grouped, PReLUNet, Preparation, Shallow, shallow
+from extremal.models import Preparation, Shallow, core, read_like, shallow
 
 _FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32
 _COARSE = 1e-3  # what exploring may, where it leaves far fewer neurons
@@ -99,27 +99,17 @@ def problem(
 
 def _effective(net: nn.Module) -> nn.Module:
     """The network without neurons that do not matter to a search in float32."""
-    inner = _inner(net)
-    return net if inner.hidden_bias is not None else _outer(inner.effective(_FINE), net)
+    inner = core(net)
+    return net if inner.hidden_bias is not None else read_like(inner.effective(_FINE), net)
 
 
 def _coarser(net: nn.Module, fine: nn.Module) -> nn.Module:
     """A network that differs by a thousandth, if it is far smaller than `fine`, or that."""
-    width = _inner(fine).width
-    if _inner(net).hidden_bias is not None or width <= _MANY:
+    width = core(fine).width
+    if core(net).hidden_bias is not None or width <= _MANY:
         return fine
-    fewer = _inner(net).effective(_COARSE)
-    return _outer(fewer, net) if 8 * fewer.width < width else fine
-
-
-def _inner(net: nn.Module) -> PReLUNet:
-    inner = net.net if isinstance(net, Grouped) else net
-    assert isinstance(inner, PReLUNet)
-    return inner
-
-
-def _outer(inner: PReLUNet, like: nn.Module) -> nn.Module:
-    return Grouped(inner, like.groups, signed=like.signed) if isinstance(like, Grouped) else inner
+    fewer = core(net).effective(_COARSE)
+    return read_like(fewer, net) if 8 * fewer.width < width else fine
 
 
 def _span(directions: Tensor) -> Tensor:

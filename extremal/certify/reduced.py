@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal.certify.clustered import Clusters
-from extremal.models import Grouped, PReLUNet, Reduction, Shallow, shallow
+from extremal.models import PReLUNet, Reduction, Shallow, core, read_like, shallow
 
 TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f
 FEW = 64  # neurons below which nothing is gained
@@ -55,8 +55,7 @@ def stand_ins(net: nn.Module) -> tuple[StandIn, ...]:
 
     Of those that are about as wide as each other only the closest.
     """
-    inner = net.net if isinstance(net, Grouped) else net
-    assert isinstance(inner, PReLUNet)
+    inner = core(net)
     smaller: list[PReLUNet] = []
     if inner.hidden_bias is None and inner.width > FEW:
         for tolerance in TOLERANCES:
@@ -67,7 +66,7 @@ def stand_ins(net: nn.Module) -> tuple[StandIn, ...]:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    few = [StandIn(_form(_like(net, small)), small.reduction, outputs) for small in smaller]
+    few = [StandIn(_form(read_like(small, net)), small.reduction, outputs) for small in smaller]
     return (*few, StandIn(_form(net)))
 
 
@@ -91,11 +90,6 @@ def shared_out(
         left = left[~good]
         if len(left) == 0:
             break
-
-
-def _like(net: nn.Module, small: PReLUNet) -> nn.Module:
-    """A smaller network read as `net` is."""
-    return Grouped(small, net.groups, signed=net.signed) if isinstance(net, Grouped) else small
 
 
 def _form(net: nn.Module) -> Shallow:

@@ -21,7 +21,7 @@ from extremal.models.reference import (
     bayes_classifier,
     subclass_classifier,
 )
-from extremal.models.shallow import Shallow, best_gap, is_shallow, shallow
+from extremal.models.shallow import Shallow, best_gap, core, is_shallow, read_like, shallow
 
 __all__ = [
     "Balanced",
@@ -42,6 +42,7 @@ __all__ = [
     "bayes_classifier",
     "best_gap",
     "check_outputs",
+    "core",
     "double",
     "extractor",
     "features",
@@ -54,6 +55,7 @@ __all__ = [
     "margin_gradient",
     "output_margins",
     "polar",
+    "read_like",
     "save",
     "shallow",
     "subclass_classifier",

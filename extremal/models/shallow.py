@@ -100,6 +100,18 @@ def is_shallow(net: nn.Module) -> bool:
     return isinstance(net.net if isinstance(net, Grouped) else net, PReLUNet)
 
 
+def core(net: nn.Module) -> PReLUNet:
+    """The `PReLUNet` of a network for which `is_shallow` holds."""
+    inner = net.net if isinstance(net, Grouped) else net
+    assert isinstance(inner, PReLUNet)
+    return inner
+
+
+def read_like(inner: PReLUNet, net: nn.Module) -> nn.Module:
+    """Another `PReLUNet` with the same outputs, read as `net` reads its own."""
+    return Grouped(inner, net.groups, signed=net.signed) if isinstance(net, Grouped) else inner
+
+
 def shallow(net: nn.Module, dtype: torch.dtype = torch.float64) -> Shallow | None:
     """The `Shallow` form of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network."""
     inner = net.net if isinstance(net, Grouped) else net
