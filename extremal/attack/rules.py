@@ -10,6 +10,7 @@ from torch import Tensor
 
 from extremal.attack.ascent import Climb, Task, back_to_best
 from extremal.attack.objective import Ascent
+from extremal.attack.projection import sorted_rows
 
 _INERTIA = 0.75  # alpha: weight of the new step against the last one
 _RISES = 0.75  # rho: share of steps that must have risen for the step length to stay
@@ -115,8 +116,7 @@ class Sparse:
         ball, x, thrift = climb.task.ball, climb.task.x, climb.memory
         gradient = ball.unblocked(climb.now.gradient, climb.delta, x)
         size = gradient.abs()
-        ranked = size.sort(1, descending=True).values
-        least = ranked.gather(1, thrift.count.unsqueeze(1) - 1)
+        least = sorted_rows(size).gather(1, size.shape[1] - thrift.count.unsqueeze(1))
         signs = torch.where(size >= least, gradient.sign(), 0.0)
         number = signs.abs().sum(1, keepdim=True).clamp(min=1.0)
         return ball.project(climb.delta + thrift.step * signs / number, x)

@@ -94,7 +94,8 @@ def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str,
     series = []
     for name in panel.y:
         for value in values:
-            chosen = matching({panel.by: value}, found) if panel.by else list(found)
+            all_of_it = matching({panel.by: value}, found) if panel.by else list(found)
+            chosen = [one for one in all_of_it if name in one.numbers] or all_of_it
             label = _label(panel, name, value)
             style = panel.styles.get(name, "solid")
             series.append({"label": label, **_curve(panel.x, name, chosen), "style": style})

@@ -41,7 +41,8 @@ class Claim:
     match `where`. `rule` says when it agrees: "near" where the mean is within `tolerance` of the
     published value, "below" where every trial is at most it plus the tolerance, "above" where every
     trial is at least it minus the tolerance. `published` may be a function of the settings, or the
-    parameters of other trials: then the mean must lie within those trials' range.
+    parameters of other trials: then "near" has the mean lie within those trials' range, "below" and
+    "above" hold the mean against theirs.
     """
 
     quantity: str
@@ -68,7 +69,8 @@ class Line:
 
     Where `y` is a scalar of each trial, `x` is a parameter (distance against spread). Where `y` is
     a list, `x` is a list of the same length in the numbers (accuracy against radius). One curve for
-    each value of the parameter `by`, and for each name in `y`; `styles` gives a name's line style.
+    each value of the parameter `by`, and for each name in `y`, of those trials that have it;
+    `styles` gives a name's line style.
     """
 
     title: str

@@ -82,7 +82,8 @@ def _row(
     ok = None
     if ours is not None and low is not None and high is not None:
         known = not math.isnan(ours) and not math.isnan(published)
-        ok = _agrees(claim.rule, tolerance, ours, low, high, published) if known else None
+        least, most = (ours, ours) if isinstance(claim.published, Mapping) else (low, high)
+        ok = _agrees(claim.rule, tolerance, ours, least, most, published) if known else None
     return {
         "quantity": claim.quantity,
         "published": published,
@@ -100,11 +101,16 @@ def _row(
 def _published(
     claim: Claim, trials: Sequence[Trial], done: Sequence[Stored], settings: Settings
 ) -> tuple[float, float]:
-    """The value to compare with and the tolerance; the middle of a range where trials give it."""
+    """The value to compare with and the tolerance.
+
+    Where other trials give it: the middle of their range, or their mean for a bound.
+    """
     if isinstance(claim.published, Mapping):
-        _, low, high = _spread(claim, claim.published, trials, done)
-        if low is None or high is None:
+        mean, low, high = _spread(claim, claim.published, trials, done)
+        if mean is None or low is None or high is None:
             return math.nan, claim.tolerance
+        if claim.rule != "near":
+            return mean, claim.tolerance
         return (low + high) / 2.0, (high - low) / 2.0 + claim.tolerance
     value = claim.published(settings) if callable(claim.published) else claim.published
     return float(value), claim.tolerance

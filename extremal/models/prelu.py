@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.models.initial import Gaussian, Initialisation
+from extremal.models.inputs import Inputs, Rows
 from extremal.models.power import relu_power, relu_power_with_slope
 from extremal.models.preparation import Preparation
 
@@ -130,7 +131,7 @@ class PReLUNet(nn.Module):
         return out, grad
 
     def parameter_gradient(
-        self, x: Tensor, cotangent: Tensor | Callable[[Tensor], Tensor]
+        self, x: Tensor | Inputs, cotangent: Tensor | Callable[[Tensor], Tensor]
     ) -> ParameterGradient:
         """The gradient of sum_io cotangent_io f_o(x_i) in the parameters, by hand.
 
@@ -138,25 +139,27 @@ class PReLUNet(nn.Module):
         With q = cotangent @ votes (n, width): d/dw_j = sum_i q_ij (p r^(p-1) z_i - (p-1) r^p u_j),
         d/dv_oj = ||w_j|| sum_i cotangent_io r^p, d/db_j = sum_i q_ij p r^(p-1), r = relu(s_ij);
         with hidden biases the term -(p-1) r^p u_j stays and r has its offset b_j/||w_j||.
+        `Inputs` are taken as prepared: they are z.
         """
         with torch.no_grad():
             directions, norms, offsets = self._polar()
-            z = self._prepared(x)
-            s = nn.functional.linear(z, directions, offsets)
-            power, slope = relu_power_with_slope(s, self.p)
+            z = x if isinstance(x, Inputs) else Rows(self._prepared(x))
+            power, slope = relu_power_with_slope(z.inner(directions, offsets), self.p)
             out = self._read(power, norms)
             out = out.squeeze(-1) if self.outputs == 1 else out
             given = cotangent(out) if callable(cotangent) else cotangent
-            given = given.reshape(len(x), -1)  # (n, outputs)
+            given = given.reshape(len(power), -1)  # (n, outputs)
             q = given @ self.votes
-            weighted = q * slope
-            neurons = weighted.T @ z
+            weighted = slope.mul_(q)  # in place here and below: a new (n, width) costs as much
+            neurons = z.total(weighted)
+            votes = given.T @ power * norms
             if self.p != 1.0:
-                neurons -= (self.p - 1.0) * (q * power).sum(0).unsqueeze(-1) * directions
+                along = q.mul_(power).sum(0).mul_(1.0 - self.p)
+                neurons.addcmul_(along.unsqueeze(-1), directions)
             return ParameterGradient(
                 out=out,
                 neurons=neurons,
-                votes=given.T @ power * norms,
+                votes=votes,
                 hidden_bias=None if self.hidden_bias is None else weighted.sum(0),
                 bias=None if self.bias is None else given.sum(0),
             )

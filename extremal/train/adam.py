@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,8 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
-from extremal.models import PReLUNet, Preparation
+from extremal.models import PReLUNet
+from extremal.train.columns import Points
 from extremal.train.descent import _batches, _descend, check_fit
 from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.loss import Loss, LossName, as_loss
@@ -21,7 +21,9 @@ from extremal.train.record import Record
 from extremal.train.trajectory import Trajectory
 
 _MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon, PyTorch's defaults
-_ROWS = 4096  # points prepared at a time
+
+# The loss before a step and its gradient, on a batch.
+Slopes = Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
 
 
 def adam(
@@ -43,21 +45,24 @@ def adam(
     m' = m/(1 - .9^t) and s' = s/(1 - .999^t) at step t: Kingma & Ba 2015, Algorithm 1. Each epoch
     visits the data once, in random order, `batch` points at a time (the last batch may be smaller).
     The network is trained in place; times are steps. A `PReLUNet`'s points are prepared once, so
-    that beside the data a copy of it is held. `progress` is False, True for a bar on the standard
-    error, or a function of (what, done, total).
+    that beside the data a copy of it is held, a smaller one where most columns rarely vary
+    (`extremal.train.columns`). `progress` is False, True for a bar on the standard error, or a
+    function of (what, done, total).
     """
     used = as_loss(loss)
     parts = trainable(net)
     rate = _check.number("lr", lr, above=0.0)
     check_fit(net, train, used)
-    same, prepared = _prepare_once(net, train)
-    batches = _batches(prepared, batch, generator)
+    batches = _batches(train, batch, generator)
     total = _count(steps, epochs, -(-len(train) // batch))
     moments = _Moments(parts, rate)
+    slopes: Slopes = partial(loss_and_gradient, net, loss=used)
+    if isinstance(net, PReLUNet):
+        batches, slopes = _numbered(train, batch, generator), _by_hand(net, train, used)
     with Bar("adam", total, progress) as bar:
 
         def step(x: Tensor, y: Tensor) -> Tensor:
-            value, gradient = loss_and_gradient(same, x, y, used)
+            value, gradient = slopes(x, y)
             moments.step(gradient)
             bar.done(moments.taken)
             return value
@@ -102,16 +107,25 @@ def _count(steps: int | None, epochs: int | None, each: int) -> int:
     return _check.integer("steps", steps, minimum=1)
 
 
-def _prepare_once(net: nn.Module, train: Dataset) -> tuple[nn.Module, Dataset]:
-    """The same network, parameters shared, on prepared points: f(z) there is f(x) here.
+def _numbered(
+    train: Dataset, batch: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches without end, as the numbers of their points and their labels."""
+    while True:
+        for rows in torch.randperm(len(train), generator=generator).split(batch):
+            yield rows, train.y[rows]
+
+
+def _by_hand(net: PReLUNet, train: Dataset, loss: Loss) -> Slopes:
+    """The loss and its gradient on points that are given by their numbers and prepared once.
 
     Preparing is a tenth of a step on images, and the same in every epoch.
     """
-    if not isinstance(net, PReLUNet) or net.preparation.plain:
-        return net, train
-    same = copy.copy(net)
-    same.preparation = Preparation()
-    z = torch.empty_like(train.x)
-    for x, out in zip(train.x.split(_ROWS), z.split(_ROWS), strict=True):
-        out.copy_(net.preparation(x))
-    return same, replace(train, x=z, box=None)
+    net.hidden(train.x[:1])  # refuses points of another dtype
+    points, parts = Points(train.x, net.preparation), trainable(net)
+
+    def slopes(rows: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        found = net.parameter_gradient(points.take(rows), lambda out: loss.slope(out, y))
+        return loss.value(found.out, y), {name: getattr(found, name) for name in parts}
+
+    return slopes
