@@ -27,17 +27,23 @@ Array = NDArray[Any]
 _AUTO = "auto"
 _HELD_OUT = 0.2  # of the data, on which "auto" compares powers
 _ROWS = 4096  # points at a time
-_BATCHES, _LEAST = 10, 8  # batches of an epoch at least, if they have so many points
+_BATCHES = 6  # of an epoch at least
+_MISSED = 0.1  # of the common interval, which a feature of the same unit may leave empty
 
 
 class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A shallow pReLU network in scikit-learn's form: more robust for larger p.
 
-    Features are centred and divided by their standard deviation inside (`scale="each"`; "one" for
-    one number for all of them, which keeps pixels comparable; "none"), and the network that is kept
-    in `net_` takes the user's own units: all radii are in them. Trained by Adam on the
-    cross-entropy, `epochs` times through the data in batches of `batch_size`, or of a tenth of the
-    data where that is less.
+    Features are centred and divided inside by their standard deviation (`scale="each"`), or all by
+    one number ("one"), or left as they are ("none"). "auto" is "one" where features share a unit
+    already, as pixels and flags do: most of them span the same interval, up to a tenth of it, and
+    none leaves it. There a deviation of its own would blow up a pixel that is nearly always black,
+    and a tiny change of it would change the class. It is "each" otherwise. The network that is
+    kept in `net_` takes the user's own units: all radii are in them.
+
+    Trained by Adam on the cross-entropy, `epochs` times through the data in batches of
+    `batch_size`, or of a sixth of the data where that is less; on small tables more steps than
+    needed cost robustness. Every point has the same weight.
 
     `p="auto"` trains one network for each of `powers` on four fifths of the data, takes the one
     whose certified accuracy at `radius` on the rest is best, and trains that p on all. Without a
@@ -49,10 +55,10 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         p: float | Literal["auto"] = 3.0,
         width: int = 500,
         *,
-        epochs: int = 100,
+        epochs: int = 30,
         batch_size: int = 100,
         lr: float = 1e-3,
-        scale: Literal["each", "one", "none"] = "each",
+        scale: Literal["auto", "each", "one", "none"] = "auto",
         powers: Sequence[float] = (1.0, 2.0, 3.0, 4.0),
         radius: float | None = None,
         random_state: int | np.random.RandomState | None = None,
@@ -67,11 +73,15 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.radius = radius
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> PReLUClassifier:
-        """Train on features X (n, dim) and labels y (n,) of any kind; sample weights are not known.
+    def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PReLUClassifier:
+        """Train on features X (n, dim) and labels y (n,) of any kind.
 
-        `net_` is the network in the user's units, `p_` its power, `classes_` the labels.
+        `net_` is the network in the user's units, `p_` its power, `classes_` the labels. Nothing
+        else is taken, and `sample_weight` is a TypeError: no point may count silently as one.
         """
+        if refused:
+            told = "every point has the same weight, so leave points out or repeat them"
+            raise TypeError(f"fit takes X and y alone ({told}), got {', '.join(sorted(refused))}")
         self._check_settings()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -168,7 +178,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for name in ("width", "epochs", "batch_size"):
             _check.integer(name, getattr(self, name), minimum=1)
         _check.number("lr", self.lr, above=0.0)
-        _check.choice("scale", self.scale, ("each", "one", "none"))
+        _check.choice("scale", self.scale, (_AUTO, "each", "one", "none"))
         powers = [_check.number("powers", power, minimum=1.0) for power in self.powers]
         _check.require(len(powers) > 0, "powers", "hold at least one power", self.powers)
         if self.radius is not None:
@@ -199,7 +209,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             init=Kaiming(),
             generator=generator,
         )
-        batch = min(self.batch_size, max(_LEAST, len(ready) // _BATCHES))
+        batch = min(self.batch_size, max(1, len(ready) // _BATCHES))
         adam(net, ready, lr=self.lr, batch=batch, epochs=self.epochs, generator=generator)
         return _in_units(net, center, spread)
 
@@ -228,9 +238,18 @@ def _units(x: Tensor, scale: str) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(center), torch.ones_like(center)
     each = (x - center).square().mean(0).sqrt()
     varies = each > 1e-12 * x.abs().amax(0)
-    if scale == "one":
+    if scale == "one" or (scale == _AUTO and _share_a_unit(x[:, varies])):
         each = each[varies].square().mean().sqrt().expand_as(each) if bool(varies.any()) else each
     return center, torch.where(varies, 1.0 / torch.where(varies, each, 1.0), 0.0)
+
+
+def _share_a_unit(x: Tensor) -> bool:
+    """Whether most features of x (n, dim) span nearly the interval that holds all of them."""
+    if x.shape[1] < 2:
+        return False
+    low, high = x.amin(0), x.amax(0)
+    missed = (low - low.min()) + (high.max() - high)
+    return bool(2 * (missed <= _MISSED * (high.max() - low.min())).sum() > x.shape[1])
 
 
 def _in_units(net: PReLUNet, center: Tensor, spread: Tensor) -> PReLUNet:

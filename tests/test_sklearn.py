@@ -11,17 +11,18 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+from extremal import certify
 from extremal.attack import minimal
 from extremal.sklearn import PReLUClassifier
 
 
 def small(**settings) -> PReLUClassifier:
-    return PReLUClassifier(**({"width": 30, "epochs": 40, "random_state": 0} | settings))
+    return PReLUClassifier(**({"width": 20, "epochs": 100, "random_state": 0} | settings))
 
 
 @pytest.fixture(scope="module")
 def blobs():
-    x, y = make_blobs(150, 4, centers=3, cluster_std=1.0, random_state=1)
+    x, y = make_blobs(90, 5, centers=3, cluster_std=1.0, random_state=1)
     return x, np.array(["left", "middle", "right"])[y]
 
 
@@ -56,7 +57,11 @@ def test_radii_are_in_the_users_units(blobs):
     x, y = blobs
     plain, moved = small().fit(x, y), small().fit(4.0 * x + 8.0, y)
     assert moved.predict_proba(4.0 * x + 8.0) == pytest.approx(plain.predict_proba(x), abs=1e-4)
-    radii = plain.certified_radius(x[:20]), moved.certified_radius(4.0 * x[:20] + 8.0)
+    few = x[:10]
+    radii = (
+        plain.certified_radius(few, effort="fast"),
+        moved.certified_radius(4.0 * few + 8.0, effort="fast"),
+    )
     assert radii[1] == pytest.approx(4.0 * radii[0], rel=1e-2)
 
 
@@ -68,9 +73,26 @@ def test_a_feature_that_does_not_vary_is_left_out(blobs):
     assert model.score(wide, y) > 0.95
 
 
+def test_pixels_keep_their_unit_and_other_features_get_one_of_their_own(blobs):
+    """A pixel that is nearly always 0 is not blown up; in a table the same column is."""
+    g = np.random.RandomState(0)
+    pixels = g.randint(0, 17, (60, 6)).astype(float)
+    pixels[:, 0] = 0.0
+    pixels[:2, 0] = 1.0
+    y = (pixels[:, 1] > 8).astype(int)
+    table = pixels * [1.0, 1.0, 10.0, 100.0, 0.1, 0.01]
+    for x, alike in ((pixels, "one"), (table, "each"), (blobs[0][:60], "each")):
+        auto, told, other = (
+            small(scale=scale, epochs=2).fit(x, y).predict_proba(x)
+            for scale in ("auto", alike, {"one": "each", "each": "one"}[alike])
+        )
+        assert np.array_equal(auto, told)
+        assert not np.allclose(auto, other)
+
+
 def test_no_attack_breaks_a_certified_radius(blobs):
-    x, y = blobs
-    model = small(p=2.5).fit(x, y)
+    model = small(p=2.5).fit(*blobs)
+    x, y = (part[:12] for part in blobs)
     right = model.predict(x) == y
     labels = torch.from_numpy(np.searchsorted(model.classes_, y))
     upper = minimal(model.net_, torch.from_numpy(x), labels, generator=torch.Generator()).radius
@@ -79,18 +101,33 @@ def test_no_attack_breaks_a_certified_radius(blobs):
     assert np.median(lower[right] / upper.numpy()[right]) > 0.95
     result = model.robustness(x, y)
     radius = float(np.median(lower))
+    assert radius > 0.0
     proved = model.robust_score(x, y, radius, certified=True)
     assert proved == pytest.approx(float((lower[right] >= radius).sum()) / len(x))
     assert proved <= model.robust_score(x, y, radius) <= model.score(x, y)
     assert float(result.curve([radius]).certified) == pytest.approx(proved, abs=0.02)
 
 
-def test_auto_takes_the_power_that_certifies_most(blobs):
+@pytest.mark.parametrize(
+    ("radii", "radius", "chosen"),
+    [
+        ((1.0, 2.0), 1.5, 3.0),
+        ((2.0, 1.0), 1.5, 1.0),
+        ((2.0, 1.0), 0.5, 1.0),
+        ((2.0, 1.0), None, 1.0),
+    ],
+)
+def test_auto_takes_the_power_that_certifies_most(blobs, monkeypatch, radii, radius, chosen):
+    """With certified radii that are given for p = 1 and 3; equals go to the smaller power."""
+    told = dict(zip((1.0, 3.0), radii, strict=True))
+    monkeypatch.setattr(certify, "radius", lambda net, x, y: torch.full((len(x),), told[net.p]))
+    model = small(p="auto", powers=(3.0, 1.0), radius=radius, epochs=2).fit(*blobs)
+    assert model.p_ == model.net_.p == chosen
+
+
+def test_auto_certifies_what_it_compares(blobs):
     x, y = blobs
-    model = small(p="auto", powers=(1.0, 3.0)).fit(x, y)
-    assert model.p_ in (1.0, 3.0)
-    assert model.net_.p == model.p_
-    assert small(p="auto", powers=(2.0,), radius=0.1).fit(x, y).p_ == 2.0
+    assert small(p="auto", powers=(1.0, 2.0), width=8).fit(x[:20], y[:20]).p_ in (1.0, 2.0)
 
 
 def test_a_saved_classifier_is_the_same(blobs, tmp_path):
@@ -123,7 +160,7 @@ def test_pipelines_and_searches():
         ({"epochs": 1.5}, "epochs must be"),
         ({"batch_size": 0}, "batch_size must be"),
         ({"lr": 0.0}, "lr must be"),
-        ({"scale": "some"}, "scale must be one of 'each', 'one', 'none'"),
+        ({"scale": "some"}, "scale must be one of 'auto', 'each', 'one', 'none'"),
         ({"powers": ()}, "powers must hold at least one power"),
         ({"radius": -1.0}, "radius must be"),
     ],
@@ -138,7 +175,7 @@ def test_bad_calls_are_named(blobs):
     model = small().fit(x, y)
     with pytest.raises(ValueError, match="y must hold labels that fit saw"):
         model.robust_score(x[:2], ["left", "up"], 0.1)
-    with pytest.raises(TypeError, match="sample_weight"):
+    with pytest.raises(TypeError, match=r"every point has the same weight.*, got sample_weight"):
         model.fit(x, y, sample_weight=np.ones(len(x)))
     with pytest.raises(ValueError, match="at least 2 classes, got 1 class"):
         small().fit(x[:3], ["left"] * 3)

@@ -125,10 +125,27 @@ def distance(result: dict[str, Any]) -> str:
     return _markdown([*head, "our distance / our supremum at its c", "proven bound / ours"], rows)
 
 
+def estimator(result: dict[str, Any]) -> str:
+    """One row for each data set: means over its splits, ours and each rival."""
+    figures, settings = result["figures"], result["settings"]
+    kinds = ("ours", *settings["rivals"])
+    rows = []
+    for name in settings["data"]:
+        found = [figures[f"{name}, split {k}"] for k in range(settings["splits"])]
+        cells = [
+            f"{sum(of[kind][measure] for of in found) / len(found):.3f}"
+            for measure in ("accuracy", "area")
+            for kind in kinds
+        ]
+        rows.append([name.replace("_", " "), *cells])
+    head = [f"{measure}, {kind}" for measure in ("accuracy", "area") for kind in kinds]
+    return _markdown(["", *head], rows)
+
+
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("|  |", "| |")
 
 
-_ALL = (flow, attack, certify, certify_mixture, certify_boxed, distance)
+_ALL = (flow, attack, certify, certify_mixture, certify_boxed, distance, estimator)
 TABLES = {each.__name__: each for each in _ALL}

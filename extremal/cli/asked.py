@@ -22,7 +22,10 @@ from extremal.data.table import TABLE
 from extremal.evaluate.plain import plain_box
 from extremal.models import double, load, output_margins
 
-ModelArgument = Annotated[Path, typer.Argument(help="A model file: net.save('net.safetensors').")]
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(help="A model file, net.save('net.safetensors'), or a name such as mnist-p3."),
+]
 DataOption = Annotated[
     str,
     typer.Option(

@@ -1,6 +1,6 @@
 """What a network has learned: directions, contributions, margins, distances."""
 
-from extremal.measure.accuracies import accuracy, accuracy_by_group
+from extremal.measure.accuracies import accuracy, accuracy_by_group, correct
 from extremal.measure.directions import ExtremalDirections, extremal_directions
 from extremal.measure.distances import Distance, Supremum, distance, supremum
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
@@ -23,6 +23,7 @@ __all__ = [
     "accuracy_by_group",
     "balancedness",
     "contributions",
+    "correct",
     "cosines",
     "distance",
     "extremal_directions",

@@ -22,6 +22,7 @@ from extremal.models.reference import (
     subclass_classifier,
 )
 from extremal.models.shallow import Shallow, best_gap, core, is_shallow, read_like, shallow
+from extremal.models.shipped import shipped
 
 __all__ = [
     "Balanced",
@@ -58,6 +59,7 @@ __all__ = [
     "read_like",
     "save",
     "shallow",
+    "shipped",
     "subclass_classifier",
     "through",
 ]

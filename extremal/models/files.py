@@ -18,6 +18,7 @@ from extremal.models.grouped import Grouped
 from extremal.models.initial import Explicit
 from extremal.models.prelu import PReLUNet
 from extremal.models.preparation import Preparation
+from extremal.models.shipped import shipped, shipped_file
 
 _FORMAT = "extremal-model-1"
 _RULE = "be a model file that extremal wrote"
@@ -60,14 +61,22 @@ def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
 
 
 def load(path: str | Path) -> nn.Module:
-    """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError."""
+    """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError.
+
+    `path` may also be the name of a network that comes with the package (`shipped`), for images of
+    `data.load`; a file of that name goes first. Those are kept in float16, and come in float32.
+    """
     return load_noted(path)[0]
 
 
 def load_noted(path: str | Path) -> tuple[nn.Module, str]:
     """A network as `load` reads it, and the note that was saved with it, or ""."""
     file = as_path(path)
-    _check.require(file.is_file(), "path", "name an existing model file", file)
+    if not file.is_file() and str(path) in shipped():
+        net, note = load_noted(shipped_file(str(path)))
+        return net.float(), note
+    known = ", ".join(shipped())
+    _check.require(file.is_file(), "path", f"name an existing model file, or one of {known}", file)
     try:
         metadata, tensors = read_tensors(file)
         _check.choice("format", metadata.get("format"), [_FORMAT])

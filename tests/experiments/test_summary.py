@@ -196,6 +196,23 @@ def test_a_claim_can_be_held_against_other_trials(tmp_path: Path, offset: float,
     assert row["ok"] is ok
 
 
+@pytest.mark.parametrize(
+    ("rule", "offset", "ok"),
+    [("above", 0.6, True), ("above", -0.1, False), ("below", 0.1, False), ("below", -0.6, True)],
+)
+def test_an_order_of_trials_is_one_of_their_means(
+    tmp_path: Path, rule: Any, offset: float, ok: bool
+) -> None:
+    # 30.5 and 31.5 for spread 0.5, both moved by the offset for the other spread.
+    claim = Claim("q", "value", {"spread": 0.5}, 0.0, "", {"spread": 0.5 + offset}, rule)
+    given = {"p": Setting([3.0], "O"), "spread": Setting([0.5, 0.5 + offset], "O")}
+    rest = {"broken": Setting(-1.0, "O"), "seeds": Setting(2, "O")}
+    row = _row(tmp_path, claim, settings={**given, **rest})
+    assert (row["published"], row["tolerance"]) == (31.0, 0.0)
+    assert row["ours"] == pytest.approx(31.0 + offset)
+    assert row["ok"] is ok
+
+
 def test_a_claim_against_trials_that_are_not_there_is_open(tmp_path: Path) -> None:
     claim = Claim("q", "value", {"spread": 0.1}, 0.0, "", where={"spread": 0.5})
     row = _row(tmp_path, claim, broken=0.1)

@@ -115,7 +115,7 @@ def _robustness(
         found = three_ways(
             net,
             test,
-            [0.0, *radii],
+            radii,
             norm=norm,
             steps=params["apgd_steps"],
             certified=certified,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extremal import attack, certify
+from extremal import attack, certify, measure
 from extremal.data import Dataset
 from extremal.evaluate import BracketViolation
 
@@ -24,7 +24,7 @@ class ThreeWays:
     """
 
     norm: str
-    radii: list[float]
+    radii: list[float]  # ascending, from 0
     apgd: Tensor  # (n,)
     attacked: Tensor  # (n,), never above `apgd`
     certified: Tensor  # (m,), m <= n
@@ -53,14 +53,15 @@ def three_ways(
     certified: int,
     generator: torch.Generator,
 ) -> ThreeWays:
-    """Attack `test` within its box at each radius, and certify its first `certified` points.
+    """Attack `test` within its box at each radius > 0, and certify its first `certified` points.
 
     APGD-CE takes `steps` steps from one random start, as in Min & Vidal 2024; the strongest attack
     meets what it leaves standing. Certificates are tight in l2, where the box is left out of
     account; in linf and l1 they are linear bounds within the box. A point that breaks within its
     certified radius is a `BracketViolation`.
     """
-    wanted = sorted(set(radii))
+    wanted = sorted({0.0, *radii})
+    tried = wanted[1:]
 
     def apgd_ce(
         net: nn.Module, data: Dataset, ball: attack.Ball, generator: torch.Generator
@@ -77,12 +78,13 @@ def three_ways(
         )
 
     alone = attack.accuracy_curve(
-        net, test, wanted, norm=norm, attack=apgd_ce, generator=generator
+        net, test, tried, norm=norm, attack=apgd_ce, generator=generator
     ).radius
-    worst = _strongest(net, test, wanted, norm, alone, generator)
-    few = test.take(slice(certified))
+    alone = torch.where(measure.correct(net, test), alone, 0.0)
+    worst = _strongest(net, test, tried, norm, alone, generator)
     lower = worst[:0]
     if certified > 0:
+        few = test.take(slice(certified))
         effort: Any = "tight" if norm == "l2" else "fast"
         lower = certify.certificate(net, few.x, few.y, norm=norm, box=few.box, effort=effort).radius
     broken = torch.nonzero(lower > worst[: len(lower)] * (1.0 + _SLACK)).squeeze(1)
