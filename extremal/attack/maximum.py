@@ -11,6 +11,7 @@ from torch import Tensor
 from extremal.attack.projection import (
     Bounds,
     clipped_scale,
+    falling_order,
     room_along,
     rounded_down,
     shrunk,
@@ -60,7 +61,7 @@ def maximum_l1(gradient: Tensor, radius: Tensor, bounds: Bounds | None) -> Tenso
     room = radius.expand_as(gradient)
     if bounds is not None:
         room = torch.minimum(room, room_along(gradient, bounds).double())
-    order = size.argsort(dim=1, descending=True, stable=True)
+    order = falling_order(size)
     sorted_room = room.gather(1, order)
     left = radius - (sorted_room.cumsum(1) - sorted_room)
     take = torch.minimum(left.clamp(min=0.0), sorted_room).to(gradient.dtype)

@@ -91,18 +91,24 @@ def clipped_scale(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     largest = size.amax(1, keepdim=True).double()
     unit = torch.where(largest > 0, largest, 1.0)
     a, b = size.double() / unit, room.double()
-    a2, b2, target = a * a, b * b, radius * radius
-    length = a2.sum(1, keepdim=True).sqrt()  # >= 1, or 0 for a zero row
-    t = torch.where(length > 0, radius / torch.where(length > 0, length, 1.0), 0.0)
-    count = -1
+    full = torch.where(a > 0, b / torch.where(a > 0, a, 1.0), torch.inf)  # t that clips it
+    length = torch.linalg.vector_norm(a, dim=1)  # >= 1, or 0 for a zero row
+    t = torch.where(length > 0, radius.squeeze(1) / torch.where(length > 0, length, 1.0), 0.0)
+    out, rows, count = t.clone(), torch.arange(len(t), device=t.device), torch.full_like(t, -1)
+    a2, b2, target = a.square(), b.square(), radius.square().squeeze(1)
     while True:
-        clipped = t * a >= b
-        grown = int(clipped.sum())
-        if grown == count:
-            return t / unit
+        clipped = full <= t.unsqueeze(1)
+        grown = clipped.sum(1)
+        moving = grown != count
+        out[rows] = t
+        if not bool(moving.any()):
+            return out.unsqueeze(1) / unit
+        if 2 * int(moving.sum()) < len(rows):
+            full, a2, b2, target = (part[moving] for part in (full, a2, b2, target))
+            rows, t, clipped, grown = (part[moving] for part in (rows, t, clipped, grown))
         count = grown
-        rest = torch.where(clipped, 0.0, a2).sum(1, keepdim=True)
-        spent = torch.where(clipped, b2, 0.0).sum(1, keepdim=True)
+        held = clipped.double()
+        spent, rest = torch.linalg.vecdot(held, b2), torch.linalg.vecdot(1.0 - held, a2)
         solved = ((target - spent).clamp(min=0.0) / torch.where(rest > 0, rest, 1.0)).sqrt()
         t = torch.where(rest > 0, torch.maximum(t, solved), t)
 
@@ -166,6 +172,19 @@ class _Tails:
             low, high = torch.where(here, middle, low), torch.where(here, high, middle)
         found = self.values.gather(1, low.clamp(min=0))
         return torch.where(low >= 0, found, -torch.inf)
+
+
+def falling_order(numbers: Tensor) -> Tensor:
+    """The places (n, m) of each row's numbers >= 0, largest first, the first of equals first.
+
+    Numbers in float32 are ordered as their bits are: with the place behind them they make one
+    integer to sort, which NumPy does in a third of the time that PyTorch takes for an order.
+    """
+    if numbers.device.type != "cpu" or numbers.dtype != torch.float32:
+        return numbers.argsort(dim=1, descending=True, stable=True)
+    bits = np.abs(numbers.numpy(force=True)).view(np.int32).astype(np.int64)
+    keys = np.sort((-bits << 32) + np.arange(numbers.shape[1]), axis=1)
+    return torch.from_numpy(keys & 0xFFFFFFFF)
 
 
 def sorted_rows(numbers: Tensor) -> Tensor:

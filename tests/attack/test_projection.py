@@ -8,6 +8,7 @@ import torch
 from scipy.optimize import LinearConstraint, NonlinearConstraint, brentq, minimize
 
 from extremal.attack import Ball
+from extremal.attack.projection import falling_order
 from tests.attack.balls import BOXES, NORMS, feasible, make_ball, make_points
 
 EVERY = [(norm, box) for norm in NORMS for box in BOXES]
@@ -226,3 +227,12 @@ def test_landing_on_a_face_of_the_box_stays_in_it(generator):
     point = ball.land(delta, x)
     assert bool((point <= high).all())
     torch.testing.assert_close(point, high.expand_as(x), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_order_of_numbers_is_stable(dtype, generator):
+    numbers = torch.rand(50, 40, dtype=dtype, generator=generator)
+    numbers[:, ::3] = (4 * numbers[:, ::3]).round() / 4  # many are equal, zeros among them
+    numbers[0], numbers[1, 5], numbers[2, 7] = -0.0, 1e-42, 3e38
+    order = falling_order(numbers)
+    assert torch.equal(order, numbers.argsort(dim=1, descending=True, stable=True))

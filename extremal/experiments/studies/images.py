@@ -41,7 +41,8 @@ def images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     if official is not None:
         numbers["official clean"] = measure.accuracy(net, official)
         if bracketed and params["official_points"] > 0:
-            other = official.subset(params["official_points"], generator=generator)
+            order = torch.randperm(len(official), generator=generator)
+            other = official.take(order[: params["official_points"]])
             found = _robustness(net, other, few, params, generator)
             numbers |= {f"official {name}": value for name, value in found.items()}
     shown, arrays = _correlations(learn, params)

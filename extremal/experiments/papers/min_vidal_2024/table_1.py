@@ -79,7 +79,7 @@ experiment = Experiment(
         "attacked_points": Setting(10_000, "A", "all of them"),
         "certified_points": Setting(500, "O", "the first of them"),
         "certified_seeds": Setting(1, "O", "networks with certificates and the official test set"),
-        "official_points": Setting(2000, "O", "drawn at random from MNIST's own test set"),
+        "official_points": Setting(1000, "O", "drawn at random from MNIST's own test set"),
         "shown_points": Setting(5, "O", "of each class, for the correlations"),
     },
     quick={
