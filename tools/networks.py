@@ -18,7 +18,7 @@ from extremal import attack, certify, data, measure, models, train
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "extremal" / "models" / "networks"
-NUMBERS = ROOT / "results" / "networks.json"
+NUMBERS = ROOT / "bench" / "results" / "networks.json"
 DATA = ("mnist", "fashion-mnist")
 POWERS = (1.0, 2.0, 3.0, 4.0)
 RADII = {"l2": 1.0, "linf": 0.05}
@@ -35,10 +35,10 @@ the first 50,000 training images, seed 0. Nothing was trained adversarially. Wei
 float16 and loaded in float32. They are for study: what attacks and certificates say of p. They
 know no other images than those of their data set, and no larger network's accuracy.
 
-Made and measured by `python tools/networks.py`, numbers in `results/networks.json`: clean
+Made and measured by `python tools/networks.py`, numbers in `bench/results/networks.json`: clean
 accuracy on the whole official test set; accuracy under the strongest attack in the box [0, 1] on
-{attacked} of its points, drawn at random; and the share of {certified} of these whose l2 radius
-is certified.
+{attacked} of its points, drawn at random; and the share of the first {certified} of these whose
+l2 radius is certified, without the box.
 
 | network | clean | l2 {l2:g}, attacked | l2 {l2:g}, certified | linf {linf:g}, attacked |
 |---|---:|---:|---:|---:|

@@ -16,6 +16,7 @@ from extremal import report
 from extremal.experiments import get, load_summary
 
 ROOT = Path(__file__).parents[1]
+_OFFICIAL = "Official test set"
 
 
 def main() -> None:
@@ -35,7 +36,37 @@ def rendered(text: str) -> str:
     """The README with its generated parts made anew from results/."""
     table = report.rows_markdown(load_summary(ROOT / "results/demo/quick.json"))
     text = _between(text, "table: results/demo/quick.json", "end of table", table)
-    return _between(text, "verdicts: results", "end of verdicts", verdicts())
+    text = _between(text, "verdicts: results", "end of verdicts", verdicts())
+    path = "results/min-vidal-2024/table-1/paper.json"
+    if not (ROOT / path).is_file():
+        return text
+    return _between(text, f"three ways: {path}", "end of three ways", three_ways(ROOT / path))
+
+
+def three_ways(path: Path) -> str:
+    """One row for each norm and radius: accuracies of p = 1 to 4, published and ours."""
+    summary = load_summary(path)
+    published = {row["quantity"]: row["published"] for row in summary["rows"]}
+    panels = {panel["title"]: panel["series"] for panel in summary["panels"]}
+    head = ["p = 1 2 3 4", "published", "APGD-CE", "strongest attack"]
+    head += ["official test, strongest attack", "certified"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for norm in ("linf", "l2", "l1"):
+        ours, official = (panels[f"{kind}, {norm}"] for kind in ("Robust accuracy", _OFFICIAL))
+        for at, radius in enumerate(ours[0]["x"][1:], 1):
+            told = [published[f"p = {p}: APGD-CE at {norm} {radius:g}"] for p in (1, 2, 3, 4)]
+            ways = [
+                [series["y"][at] for series in found if series["label"].startswith(way)]
+                for found, way in (
+                    (ours, "APGD-CE"),
+                    (ours, "attacked"),
+                    (official, "attacked"),
+                    (official, "certified"),
+                )
+            ]
+            cells = [" ".join(f"{value:.3f}" for value in row) for row in (told, *ways)]
+            lines.append([f"{norm} {radius:g}", *cells])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 def verdicts() -> str:

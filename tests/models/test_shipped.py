@@ -2,13 +2,13 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import torch
 
-from extremal import data, models
+from extremal import models
 from extremal.models.shipped import shipped_file
+from tests.data.test_load import fetched
 from tools import networks
 
 NAMES = [f"{name}-p{p}" for name in ("fashion-mnist", "mnist") for p in (1, 2, 3, 4)]
@@ -24,6 +24,7 @@ def test_each_is_the_recipes_network(name):
     assert isinstance(net, models.PReLUNet)
     assert (net.dim, net.width, net.outputs, net.p) == (784, 500, 10, float(name[-1]))
     assert net.neurons.dtype == net.preparation.center.dtype == torch.float32
+    assert shipped_file(name).stat().st_size < 1e6
     assert net.preparation.normalize == pytest.approx((net.p - 1) / net.p)
 
 
@@ -70,10 +71,9 @@ def test_the_card_tells_the_stored_numbers():
 
 
 @pytest.mark.fetch
-def test_accuracy_on_the_official_test_set(tmp_path):
+def test_accuracy_on_the_official_test_set():
     numbers = json.loads(networks.NUMBERS.read_text())
-    test = data.load("mnist")[1]
+    test = fetched("mnist")[1]
     for name in NAMES[4:]:
         right = models.load(name)(test.x).argmax(1) == test.y
         assert float(right.double().mean()) == pytest.approx(numbers[name]["clean"], abs=1e-3)
-    assert Path(shipped_file(NAMES[0])).stat().st_size < 1e6

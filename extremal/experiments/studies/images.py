@@ -25,7 +25,7 @@ def images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: learning curves, the hidden layer's stable rank, robust accuracy three ways.
 
     Certificates, and the official test set where the published split is another, are of the
-    networks whose seed is below `certified_seeds`.
+    networks whose seed is below `certified_seeds`. Numbers "official ..." are of that test set.
     """
     learn, test, official = _split(params)
     outputs = 1 + int(learn.y.max())
@@ -36,15 +36,17 @@ def images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     bracketed = generator.initial_seed() < params["certified_seeds"]
     few = params["certified_points"] if bracketed else 0
     seen = test.take(slice(params["attacked_points"]))
-    numbers |= _robustness(net, seen, few, params, generator)
+    robust = _robustness(net, seen, few, params, generator)
+    numbers |= robust
     numbers["clean"] = measure.accuracy(net, test)
     if official is not None:
         numbers["official clean"] = measure.accuracy(net, official)
         if bracketed and params["official_points"] > 0:
             order = torch.randperm(len(official), generator=generator)
             other = official.take(order[: params["official_points"]])
-            found = _robustness(net, other, few, params, generator)
-            numbers |= {f"official {name}": value for name, value in found.items()}
+            numbers |= _official(_robustness(net, other, few, params, generator))
+    else:
+        numbers |= {"official clean": numbers["clean"], **_official(robust)}
     shown, arrays = _correlations(learn, params)
     return Outcome({**numbers, **shown}, arrays)
 
@@ -129,6 +131,11 @@ def _robustness(
             points = zip(found.radii, curve, strict=True)
             numbers |= {f"{way} {norm} {radius:g}": value for radius, value in points if radius > 0}
     return numbers
+
+
+def _official(numbers: Mapping[str, Any]) -> dict[str, Any]:
+    """Numbers of the official test set by their names."""
+    return {f"official {name}": value for name, value in numbers.items()}
 
 
 def _correlations(

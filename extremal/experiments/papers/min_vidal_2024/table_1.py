@@ -109,7 +109,10 @@ experiment = Experiment(
     },
     axes=("p",),
     columns=3,
-    panels=tuple(panel(norm, f"Robust accuracy, {norm}") for norm in _RADII),
+    panels=(
+        *(panel(norm, f"Robust accuracy, {norm}") for norm in _RADII),
+        *(panel(norm, f"Official test set, {norm}", "official ") for norm in _RADII),
+    ),
     claims=(
         *(
             _claim(name, p, value)
