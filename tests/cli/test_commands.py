@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from extremal.cli.main import main
 from extremal.experiments import names
 
 FAST = "min-vidal-2024/figure-7"
@@ -23,19 +24,35 @@ def extremal(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedPr
     )
 
 
-def test_version_and_help():
+@pytest.fixture
+def here(monkeypatch, capsys):
+    """The same within this process: a new one takes seconds to import everything."""
+
+    def told(*arguments: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setenv("COLUMNS", "80")
+        monkeypatch.setattr(sys, "argv", ["extremal", *arguments])
+        with pytest.raises(SystemExit) as left:
+            main()
+        caught = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, left.value.code, caught.out, caught.err)
+
+    return told
+
+
+def test_version_and_help(here):
     assert extremal("--version").stdout.startswith("extremal 0.")
     for command in ("", "demo", "list", "run", "show", "bench"):
-        told = extremal(*filter(None, [command, "--help"]))
+        told = here(*filter(None, [command, "--help"]))
         assert told.returncode == 0
         assert max(map(len, told.stdout.splitlines())) <= 80
         assert not command or f"extremal {command}" in told.stdout
 
 
-def test_list_names_every_experiment():
-    rows = json.loads(extremal("list", "--json").stdout)
+def test_list_names_every_experiment(here):
+    rows = json.loads(here("list", "--json").stdout)
     assert [row["name"] for row in rows] == names()
-    assert all(name in extremal("list").stdout for name in names())
+    listed = here("list").stdout
+    assert all(name in listed for name in names())
 
 
 def test_run_then_show(tmp_path):
@@ -123,8 +140,8 @@ def test_completion_knows_experiments_and_scales(words, expected):
     assert expected in told.stdout.split()
 
 
-def test_show_falls_back_to_the_shipped_results(tmp_path):
-    shown = json.loads(extremal("show", "demo", "--out", str(tmp_path), "--json").stdout)
+def test_show_falls_back_to_the_shipped_results(here, tmp_path):
+    shown = json.loads(here("show", "demo", "--out", str(tmp_path), "--json").stdout)
     assert shown["scale"] == "quick"
     assert all(row["ours"] is not None for row in shown["rows"])
 
@@ -146,7 +163,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_one_line_and_exit_code_2(mistake, tmp_path):
+def test_a_mistake_is_one_line_and_exit_code_2(mistake, here, tmp_path, monkeypatch):
     arguments, words = MISTAKES[mistake]
     file = tmp_path / "a-file"
     file.write_text("")
@@ -157,7 +174,8 @@ def test_a_mistake_is_one_line_and_exit_code_2(mistake, tmp_path):
     def filled(word: str) -> str:
         return word.replace("{file}", str(file)).replace("{odd}", str(odd))
 
-    told = extremal(*map(filled, arguments), cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    told = here(*map(filled, arguments))
     assert told.returncode == 2
     assert told.stdout == ""
     assert len(told.stderr.strip().splitlines()) == 1, told.stderr
