@@ -142,10 +142,43 @@ def estimator(result: dict[str, Any]) -> str:
     return _markdown(["", *head], rows)
 
 
+def train(result: dict[str, Any]) -> str:
+    """One row for each p: seconds of an epoch, how much faster, and accuracies."""
+    rows = []
+    for p in result["settings"]["powers"]:
+        found = result["figures"][f"p = {p}"]
+        ours, plain, loader = (found[kind] for kind in ("ours", "plain", "loader"))
+        cells = [f"{run['seconds of an epoch']:.2f}" for run in (ours, plain, loader)]
+        cells += [
+            f"{result['ratios'][f'{kind} over ours, seconds, p = {p}']:.2f}"
+            for kind in ("plain", "loader")
+        ]
+        cells += [f"{run['accuracy']:.4f}" for run in (ours, plain)]
+        rows.append([f"p = {p}", *cells])
+    head = ["seconds of an epoch", "ours", "plain loop", "with a DataLoader", "plain / ours"]
+    return _markdown([*head, "DataLoader / ours", "accuracy, ours", "accuracy, plain"], rows)
+
+
+def estimator_losses(result: dict[str, Any]) -> str:
+    """Every split in which ours is less accurate, or less robust, than a rival."""
+    rows = [lost.rsplit(": ", 1) for lost in result["figures"]["losses"]]
+    return _markdown(["ours loses in", "ours < theirs"], rows)
+
+
 def _markdown(head: list[str], rows: list[list[str]]) -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("|  |", "| |")
 
 
-_ALL = (flow, attack, certify, certify_mixture, certify_boxed, distance, estimator)
+_ALL = (
+    flow,
+    attack,
+    certify,
+    certify_mixture,
+    certify_boxed,
+    distance,
+    estimator,
+    estimator_losses,
+    train,
+)
 TABLES = {each.__name__: each for each in _ALL}

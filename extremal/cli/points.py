@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
-from torch import Tensor
 
 from extremal import _check
-from extremal._files import read_tensors
-from extremal.data import Dataset, load
-from extremal.data.dataset import Box
+from extremal.data import Dataset, load, load_features
+from extremal.data.features import KINDS
 from extremal.data.table import TABLE
 
 SPLITS = ("train", "test")
-KINDS = (".safetensors", ".npz")
-_NAMES = ("x", "y", "low", "high")
 _BOX = "be none, or low,high such as 0,1"
 
 
@@ -71,37 +65,14 @@ def read_points(
 
 
 def _read(data: str) -> Dataset:
-    path = Path(data)
     known = f"be one of {', '.join(TABLE)}, or a file that ends in {' or '.join(KINDS)}"
-    _check.require(path.suffix in KINDS, "--data", known, data)
-    _check.require(path.is_file(), "--data", "name an existing file", path)
+    _check.require(Path(data).suffix in KINDS, "--data", known, data)
     try:
-        tensors = read_tensors(path)[1] if path.suffix == KINDS[0] else _read_npz(path)
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError) as error:
-        told = " ".join(str(error).split())
-        raise ValueError(
-            f"--data must be a readable {path.suffix} file, got {data} ({told})"
-        ) from None
-    names = sorted(tensors)
-    _check.require({"x", "y"} <= set(names), "--data", "hold x and y", f"{data} with {names}")
-    x = tensors["x"]
-    x = x if x.dtype == torch.float64 else x.float()
-    return Dataset(x, tensors["y"], box=_stored_box(tensors, f"{data} with {names}"))
-
-
-def _read_npz(path: Path) -> dict[str, Tensor]:
-    # np.load leaves a file open that it can't read, unless it is given one.
-    with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in _NAMES if name in arrays}
-
-
-def _stored_box(tensors: dict[str, Tensor], seen: str) -> Box | None:
-    ends = [tensors[name] for name in ("low", "high") if name in tensors]
-    _check.require(len(ends) != 1, "--data", "hold both low and high, or neither", seen)
-    if not ends:
-        return None
-    low, high = ends
-    return (low, high) if low.ndim or high.ndim else (low.item(), high.item())
+        return load_features(data)
+    except ValueError as error:
+        told = str(error)
+        own = told.startswith("path ")  # what is said of the file; else of its points
+        raise ValueError(f"--data{told.removeprefix('path')}" if own else told) from None
 
 
 def _box(text: str) -> tuple[float, float] | None:

@@ -1,6 +1,7 @@
 """Where data come from: sources that sample or load a `Dataset`."""
 
 from extremal.data.dataset import Dataset
+from extremal.data.features import load_features
 from extremal.data.fetch import DataError
 from extremal.data.folders import ImageFolder, image_folder, load_folder
 from extremal.data.images import load, published_split
@@ -13,6 +14,7 @@ __all__ = [
     "OrthonormalMixture",
     "image_folder",
     "load",
+    "load_features",
     "load_folder",
     "published_split",
 ]
