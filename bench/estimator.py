@@ -33,6 +33,7 @@ SETTINGS: dict[str, Any] = {
     "rivals": {
         "default": "MLPClassifier()",
         "wide": "MLPClassifier((500,)), as many neurons as ours",
+        "p = 1": "PReLUClassifier(p=1): ours with ReLUs",
     },
     "inputs of the rivals": "StandardScaler on tables; pixels / 16 on digits, where it is the more "
     "robust choice: the figures 'digits, standardised' show the other one",
@@ -41,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "threads": 1,
 }
 WIDTHS = {"default": 100, "wide": 500}
+RIVALS = (*WIDTHS, "p = 1")
 FIRST = SETTINGS["first split"]  # defaults were chosen on splits 0 and 1
 LEVELS = 16.0  # the largest pixel
 
@@ -69,12 +71,12 @@ def measure() -> dict[str, Any]:
     with threadpool_limits(SETTINGS["threads"]):
         for name in SETTINGS["data"]:
             for seed in range(SETTINGS["splits"]):
-                figures[f"{name}, split {seed}"] = compared(name, FIRST + seed, tuple(WIDTHS))
+                figures[f"{name}, split {seed}"] = compared(name, FIRST + seed, RIVALS)
         rows = list(figures.values())
         figures["digits, standardised"] = _standardised()
     figures["losses"] = losses(figures)
     ratios = {}
-    for rival in WIDTHS:
+    for rival in RIVALS:
         ratios[f"our accuracy minus that of {rival}, mean"] = _mean(rows, "accuracy", rival)
         ratios[f"our area minus that of {rival}, mean"] = _mean(rows, "area", rival)
         for name in SETTINGS["data"]:
@@ -87,11 +89,22 @@ def measure() -> dict[str, Any]:
 def compared(name: str, seed: int, rivals: tuple[str, ...]) -> dict[str, dict[str, float]]:
     """Accuracy and area of ours and of each rival on one split of one data set."""
     split = _split(name, seed)
-    ours = PReLUClassifier(random_state=seed).fit(split.x, split.y)
-    found = {"ours": _judged(_rescaled(ours.net_, split.center, split.unit), split)}
+    found = {"ours": _judged(_ours(split, 3.0, seed), split)}
     for rival in rivals:
-        found[rival] = _judged(_mlp(split, WIDTHS[rival], seed, split.center, split.unit), split)
+        relu = rival not in WIDTHS
+        found[rival] = _judged(
+            _ours(split, 1.0, seed)
+            if relu
+            else _mlp(split, WIDTHS[rival], seed, split.center, split.unit),
+            split,
+        )
     return found
+
+
+def _ours(split: Split, p: float, seed: int) -> models.PReLUNet:
+    """Our classifier with all other settings at their defaults, in the split's units."""
+    fitted = PReLUClassifier(p=p, random_state=seed).fit(split.x, split.y)
+    return _rescaled(fitted.net_, split.center, split.unit)
 
 
 def losses(figures: dict[str, Any]) -> list[str]:
@@ -171,10 +184,15 @@ def _mlp(
 def _rescaled(net: models.PReLUNet, center: NDArray[Any], unit: NDArray[Any]) -> models.PReLUNet:
     """The same classifier of z = (x - center) / unit: <w, x - c> = <unit w, z - (c - center)/unit>.
 
-    ||w||^(p-1) becomes ||unit w||^(p-1), and the votes make up for it.
+    ||w||^(p-1) becomes ||unit w||^(p-1), and the votes make up for it. A network that normalises
+    its inputs is scaled before, by one unit for all.
     """
+    normalize, scale = net.preparation.normalize, 1.0
+    if normalize > 0:
+        assert (unit == unit[0]).all()
+        scale = net.preparation.scale * float(unit[0])
     with torch.no_grad():
-        moved = net.neurons * torch.tensor(unit)
+        moved = net.neurons * (1.0 if normalize > 0 else torch.tensor(unit))
         longer = moved.norm(dim=1) / net.neurons.norm(dim=1).clamp(min=1e-300)
         assert net.preparation.center is not None
         middle = (net.preparation.center - torch.tensor(center)) / torch.tensor(unit)
@@ -185,7 +203,7 @@ def _rescaled(net: models.PReLUNet, center: NDArray[Any], unit: NDArray[Any]) ->
         net.p,
         net.outputs,
         bias=True,
-        preparation=models.Preparation(center=middle),
+        preparation=models.Preparation(scale, middle, normalize),
         init=models.Explicit(moved, votes, None, net.bias),
         dtype=torch.float64,
         generator=torch.Generator(),

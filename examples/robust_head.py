@@ -23,7 +23,7 @@ from extremal.sklearn import PReLUClassifier
 options = ArgumentParser()
 options.add_argument("--picture", default="robust_head.png", help="where to put the picture")
 options.add_argument("--points", type=int, default=100, help="test points to attack and certify")
-options.add_argument("--epochs", type=int, default=100, help="times through the training data")
+options.add_argument("--epochs", type=int, default=30, help="times through the training data")
 settings, _ = options.parse_known_args()  # a notebook has arguments of its own
 torch.set_num_threads(1)
 
@@ -58,7 +58,7 @@ results = {name: head.robustness(x_test, y_test) for name, head in heads.items()
 # `torch.nn.Sequential`, which `from_torch` reads, and then it is attacked and certified as ours.
 
 # %%
-mlp = MLPClassifier(tol=1e-3, random_state=0).fit(x, y)
+mlp = MLPClassifier(random_state=0, max_iter=500).fit(x, y)  # until it has converged
 layers = [nn.Linear(*weight.shape, dtype=torch.float64) for weight in mlp.coefs_]
 with torch.no_grad():
     for layer, weight, bias in zip(layers, mlp.coefs_, mlp.intercepts_, strict=True):

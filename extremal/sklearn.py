@@ -28,26 +28,33 @@ _AUTO = "auto"
 _HELD_OUT = 0.2  # of the data, on which "auto" compares powers
 _ROWS = 4096  # points at a time
 _BATCHES = 6  # of an epoch at least
-_MISSED = 0.1  # of the common interval, which a feature of the same unit may leave empty
+_MISSED, _HALF = 0.1, 0.5  # of the common interval, which features of one unit may leave empty
+_JUDGED = 200  # held-out points with certificates, at most
 
 
 class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A shallow pReLU network in scikit-learn's form: more robust for larger p.
+    """A shallow pReLU network in scikit-learn's form, with radii that it can prove.
 
     Features are centred and divided inside by their standard deviation (`scale="each"`), or all by
     one number ("one"), or left as they are ("none"). "auto" is "one" where features share a unit
-    already, as pixels and flags do: most of them span the same interval, up to a tenth of it, and
-    none leaves it. There a deviation of its own would blow up a pixel that is nearly always black,
-    and a tiny change of it would change the class. It is "each" otherwise. The network that is
-    kept in `net_` takes the user's own units: all radii are in them.
+    already, as pixels do (`scale_` tells): most of them span the same interval up to a tenth of
+    it, and each of the others half of it, unless it nearly always holds the least value. There a
+    deviation of its own would blow up a pixel that is nearly always black, and a tiny change of it
+    would change the class. It is "each" otherwise. The network that is kept in `net_` takes the
+    user's own units: all radii are in them.
+
+    With one number, or none, each activation is divided by ||x - c||^(p-1), as in Min & Vidal 2024;
+    then robustness grows with p on pixels. With "each" it is not, since no tight certificate is
+    known for a norm of features in different units, and p = 1 may be as robust as p = 3. Neurons
+    have no biases: each looks in one direction from the mean.
 
     Trained by Adam on the cross-entropy, `epochs` times through the data in batches of
     `batch_size`, or of a sixth of the data where that is less; on small tables more steps than
     needed cost robustness. Every point has the same weight.
 
     `p="auto"` trains one network for each of `powers` on four fifths of the data, takes the one
-    whose certified accuracy at `radius` on the rest is best, and trains that p on all. Without a
-    `radius` it is the median certified radius of the smallest power there.
+    whose certified accuracy at `radius` on the rest (200 points of it at most) is best, and trains
+    that p on all. Without a `radius` it is the median certified radius of the smallest power there.
     """
 
     def __init__(
@@ -76,8 +83,9 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PReLUClassifier:
         """Train on features X (n, dim) and labels y (n,) of any kind.
 
-        `net_` is the network in the user's units, `p_` its power, `classes_` the labels. Nothing
-        else is taken, and `sample_weight` is a TypeError: no point may count silently as one.
+        `net_` is the network in the user's units, `p_` its power, `scale_` how features were
+        scaled, `classes_` the labels. Nothing else is taken, and `sample_weight` is a TypeError: no
+        point may count silently as one.
         """
         if refused:
             told = "every point has the same weight, so leave points out or repeat them"
@@ -92,7 +100,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         generator = torch.Generator().manual_seed(int(seed))
         data = Dataset(torch.tensor(X), torch.from_numpy(labels.astype(np.int64)))
         self.p_ = self._chosen(data, generator) if self.p == _AUTO else float(self.p)
-        self.net_ = self._trained(data, self.p_, generator)
+        self.net_, self.scale_ = self._trained(data, self.p_, generator)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -154,11 +162,14 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a safetensors file; labels must be numbers or strings."""
         check_is_fitted(self)
-        kind = self.classes_.dtype.kind
-        _check.require(kind in "iufUb", "classes_", "be numbers or strings to be saved", kind)
-        settings = {name: value for name, value in self.get_params().items() if _plain(value)}
-        header = {"classes": self.classes_.tolist(), "dtype": self.classes_.dtype.str}
-        save(self.net_, path, note=json.dumps({"classifier": settings | {"p": self.p_}, **header}))
+        told = {
+            "classifier": {name: _plain(name, value) for name, value in self.get_params().items()},
+            "classes": _labels(self.classes_),
+            "dtype": self.classes_.dtype.str,
+            "scale": self.scale_,
+            "names": getattr(self, "feature_names_in_", np.array([])).tolist(),
+        }
+        save(self.net_, path, note=json.dumps(told))
 
     @classmethod
     def load(cls, path: str | Path) -> PReLUClassifier:
@@ -170,6 +181,9 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array(told["classes"], dtype=told["dtype"])
         assert isinstance(net, PReLUNet)
         self.net_, self.p_, self.n_features_in_ = net, net.p, net.dim
+        self.scale_ = told["scale"]
+        if told["names"]:
+            self.feature_names_in_ = np.array(told["names"], dtype=object)
         return self
 
     def _check_settings(self) -> None:
@@ -187,17 +201,24 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _chosen(self, data: Dataset, generator: torch.Generator) -> float:
         """The power whose certified accuracy on held-out points is best."""
         train, held = _split(data, _HELD_OUT, generator)
+        held = held.take(slice(_JUDGED))
         found: dict[float, Tensor] = {}
         for power in sorted(self.powers):
-            net = self._trained(train, float(power), generator)
+            net, _ = self._trained(train, float(power), generator)
             found[float(power)] = certify.radius(net, held.x, held.y)
-        first = found[min(found)]
-        radius = self.radius if self.radius is not None else float(first[first > 0].median())
-        return max(found, key=lambda power: int((found[power] >= radius).sum()))
+        medians = [float(r[r > 0].median()) for r in found.values() if bool((r > 0).any())]
+        radius = self.radius if self.radius is not None else next(iter(medians), 0.0)
 
-    def _trained(self, data: Dataset, p: float, generator: torch.Generator) -> PReLUNet:
-        """A network in the data's units."""
-        center, spread = _units(data.x, self.scale)
+        def held_by(power: float) -> tuple[int, int]:
+            right = found[power] > 0
+            return int((right & (found[power] >= radius)).sum()), int(right.sum())
+
+        return max(found, key=held_by)
+
+    def _trained(self, data: Dataset, p: float, generator: torch.Generator) -> tuple[PReLUNet, str]:
+        """A network in the data's units, and how they were scaled."""
+        kind = self.scale if self.scale != _AUTO else _fitting_scale(data.x)
+        center, spread = _units(data.x, kind)
         z = ((data.x - center) * spread).float()
         ready = Dataset(z, data.y)
         net = PReLUNet(
@@ -206,12 +227,13 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             p,
             len(self.classes_),
             bias=True,
+            preparation=Preparation() if kind == "each" else Preparation.for_power(p),
             init=Kaiming(),
             generator=generator,
         )
         batch = min(self.batch_size, max(1, len(ready) // _BATCHES))
         adam(net, ready, lr=self.lr, batch=batch, epochs=self.epochs, generator=generator)
-        return _in_units(net, center, spread)
+        return _in_units(net, center, spread), kind
 
     def _points(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
@@ -237,40 +259,53 @@ def _units(x: Tensor, scale: str) -> tuple[Tensor, Tensor]:
     if scale == "none":
         return torch.zeros_like(center), torch.ones_like(center)
     each = (x - center).square().mean(0).sqrt()
-    varies = each > 1e-12 * x.abs().amax(0)
-    if scale == "one" or (scale == _AUTO and _share_a_unit(x[:, varies])):
+    varies = _varying(x)
+    if scale == "one":
         each = each[varies].square().mean().sqrt().expand_as(each) if bool(varies.any()) else each
     return center, torch.where(varies, 1.0 / torch.where(varies, each, 1.0), 0.0)
 
 
-def _share_a_unit(x: Tensor) -> bool:
-    """Whether most features of x (n, dim) span nearly the interval that holds all of them."""
+def _varying(x: Tensor) -> Tensor:
+    """Which features vary, (dim,) bool."""
+    deviation = (x - x.mean(0)).square().mean(0).sqrt()
+    return deviation > 1e-12 * x.abs().amax(0)
+
+
+def _fitting_scale(x: Tensor) -> Literal["one", "each"]:
+    """ "one" where the features of x (n, dim) that vary are of one unit, as far as can be seen."""
+    x = x[:, _varying(x)]
     if x.shape[1] < 2:
-        return False
+        return "each"
     low, high = x.amin(0), x.amax(0)
-    missed = (low - low.min()) + (high.max() - high)
-    return bool(2 * (missed <= _MISSED * (high.max() - low.min())).sum() > x.shape[1])
+    missed = ((low - low.min()) + (high.max() - high)) / (high.max() - low.min())
+    most = 2 * (missed <= _MISSED).sum() > x.shape[1]
+    rare = x.median(0).values == low.min()
+    return "one" if bool(most & ((missed <= _HALF) | rare).all()) else "each"
 
 
 def _in_units(net: PReLUNet, center: Tensor, spread: Tensor) -> PReLUNet:
     """The network of z = spread (x - center) as one of x, in float64: the same function.
 
-    <w, z> = <spread w, x - center>, and ||w||^(p-1) becomes ||spread w||^(p-1): votes make up.
+    Without normalising, <w, z> = <spread w, x - center>, and ||w||^(p-1) becomes
+    ||spread w||^(p-1): votes make up. With it, spread is one number but for features that do not
+    vary, which keep it and lose their weights.
     """
+    normalize = net.preparation.normalize
     with torch.no_grad():
         neurons, votes = net.neurons.double(), net.votes.double()
-        moved = neurons * spread
+        moved = neurons * (spread > 0 if normalize > 0 else spread)
         lengths = (moved.norm(dim=1), neurons.norm(dim=1))
         ratio = lengths[0] / torch.where(lengths[1] > 0, lengths[1], 1.0)
         assert net.bias is not None
         init = Explicit(moved, votes * ratio ** (net.p - 1.0), None, net.bias.double())
+    unit = float(spread.max()) if normalize > 0 and bool((spread > 0).any()) else 1.0
     return PReLUNet(
         net.dim,
         net.width,
         net.p,
         net.outputs,
         bias=True,
-        preparation=Preparation(center=center),
+        preparation=Preparation(unit, center, normalize),
         init=init,
         dtype=torch.float64,
         generator=torch.Generator(),
@@ -284,5 +319,18 @@ def _split(data: Dataset, share: float, generator: torch.Generator) -> tuple[Dat
     return data.take(order[count:]), data.take(order[:count])
 
 
-def _plain(value: object) -> bool:
-    return isinstance(value, int | float | str | bool | tuple | list | type(None))
+def _labels(classes: Array) -> list[Any]:
+    """Labels as JSON has them."""
+    known = classes.dtype.kind in "iufUb" or all(isinstance(label, str) for label in classes)
+    seen = classes.dtype
+    _check.require(known, "classes_", "be numbers or strings to be saved", seen)
+    return cast(list[Any], classes.tolist())
+
+
+def _plain(name: str, value: Any) -> Any:
+    """A setting as JSON has it; a random state that is no number has none, and is left out."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, tuple | list):
+        return [_plain(name, one) for one in value]
+    return value if isinstance(value, int | float | str | type(None)) else None

@@ -90,6 +90,26 @@ def test_pixels_keep_their_unit_and_other_features_get_one_of_their_own(blobs):
         assert not np.allclose(auto, other)
 
 
+def test_pixels_are_normalised_and_features_that_do_not_vary_have_no_weight():
+    g = np.random.RandomState(0)
+    pixels = g.randint(0, 17, (60, 6)).astype(float)
+    pixels[:, 5] = 4.0
+    y = (pixels[:, 1] > 8).astype(int)
+    model = small(epochs=2).fit(pixels, y)
+    assert (model.scale_, model.net_.preparation.normalize) == ("one", pytest.approx(2 / 3))
+    assert not model.net_.neurons[:, 5].any()
+    z = (pixels - pixels.mean(0)) * model.net_.preparation.scale
+    assert (z[:, :5] ** 2).mean() == pytest.approx(1.0)
+
+
+def test_columns_of_another_size_keep_a_table_from_being_pixels():
+    g = np.random.RandomState(0)
+    x = np.column_stack([g.uniform(0, 1000, (200, 3)), g.uniform(0, 1, (200, 2))])
+    model = small().fit(x, x[:, 4] > 0.5)
+    assert model.scale_ == "each"
+    assert model.score(x, x[:, 4] > 0.5) > 0.9
+
+
 def test_no_attack_breaks_a_certified_radius(blobs):
     model = small(p=2.5).fit(*blobs)
     x, y = (part[:12] for part in blobs)
@@ -125,6 +145,19 @@ def test_auto_takes_the_power_that_certifies_most(blobs, monkeypatch, radii, rad
     assert model.p_ == model.net_.p == chosen
 
 
+@pytest.mark.parametrize(
+    ("first", "radius"),
+    [([1.0, 0.0], 0.0), ([0.0, 0.0], None)],  # half of the points are right for p = 1, or none
+)
+def test_auto_does_not_count_points_that_are_wrong(blobs, monkeypatch, first, radius):
+    told = {1.0: first, 3.0: [0.5, 0.5]}
+    monkeypatch.setattr(
+        certify, "radius", lambda net, x, y: torch.tensor(told[net.p]).repeat(len(x))[: len(x)]
+    )
+    model = small(p="auto", powers=(1.0, 3.0), radius=radius, epochs=2).fit(*blobs)
+    assert model.p_ == 3.0
+
+
 def test_auto_certifies_what_it_compares(blobs):
     x, y = blobs
     assert small(p="auto", powers=(1.0, 2.0), width=8).fit(x[:20], y[:20]).p_ in (1.0, 2.0)
@@ -141,6 +174,24 @@ def test_a_saved_classifier_is_the_same(blobs, tmp_path):
     model.net_.save(tmp_path / "net.safetensors")
     with pytest.raises(ValueError, match="path must hold a classifier and not a network"):
         PReLUClassifier.load(tmp_path / "net.safetensors")
+
+
+def test_labels_and_settings_of_other_libraries_are_saved(blobs, tmp_path):
+    x, y = blobs
+    given = {"width": np.int64(8), "epochs": np.int64(3), "powers": [np.int64(1), 2.0], "p": "auto"}
+    model = PReLUClassifier(**given, random_state=0).fit(x[:40], y[:40].astype(object))
+    model.feature_names_in_ = np.array(["a", "b", "c", "d"], dtype=object)
+    model.save(tmp_path / "model.safetensors")
+    again = PReLUClassifier.load(tmp_path / "model.safetensors")
+    assert again.get_params()["width"] == again.net_.width == 8
+    assert (again.epochs, again.powers, again.p, again.p_) == (3, [1, 2.0], "auto", model.p_)
+    assert again.predict(x[:5]).tolist() == model.predict(x[:5]).tolist()
+    assert again.feature_names_in_.tolist() == ["a", "b", "c", "d"]
+    assert again.scale_ == model.scale_
+    odd = PReLUClassifier(width=4, epochs=1).fit(x[:40], y[:40].astype(object))
+    odd.classes_ = np.array([1, "two", None], dtype=object)
+    with pytest.raises(ValueError, match="classes_ must be numbers or strings"):
+        odd.save(tmp_path / "odd.safetensors")
 
 
 def test_pipelines_and_searches():

@@ -90,7 +90,7 @@ def clipped_scale(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     """
     largest = size.amax(1, keepdim=True).double()
     unit = torch.where(largest > 0, largest, 1.0)
-    a, b = size.double() / unit, room.double()
+    a, b = size.double() / unit, room.double().clamp(max=2.0 * radius)  # more never binds
     full = torch.where(a > 0, b / torch.where(a > 0, a, 1.0), torch.inf)  # t that clips it
     length = torch.linalg.vector_norm(a, dim=1)  # >= 1, or 0 for a zero row
     t = torch.where(length > 0, radius.squeeze(1) / torch.where(length > 0, length, 1.0), 0.0)

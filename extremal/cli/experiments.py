@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,8 +14,9 @@ from rich.table import Table
 
 from extremal import experiments as ex
 from extremal import report
-from extremal._files import write_whole
+from extremal._files import read_whole, write_whole
 from extremal.cli.progress import shown_progress
+from extremal.data import DataError
 from extremal.experiments import Experiment, Store
 
 _BEGUN = "begun.json"
@@ -98,7 +100,7 @@ def run(
     """Run an experiment, or what is left of it, and compare with the published values.
 
     It can be interrupted at any moment: run the same command again and it goes on. It ends with
-    exit code 1 if a trial failed.
+    exit code 1 if a trial failed, and with 2 at once if its data can't be had.
 
     Example:  extremal run min-vidal-2024/figure-2 --scale quick
     """
@@ -143,9 +145,14 @@ def _run(
 ) -> None:
     trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
     store, folder = Store(out), out / experiment.name / scale
-    _begin(folder, seeds)
-    with shown_progress(experiment.name) as progress:
-        done = ex.run(trials, store, jobs=_cores() if jobs is None else jobs, progress=progress)
+    earlier = _begin(folder, seeds)
+    try:
+        with shown_progress(experiment.name) as progress:
+            done = ex.run(trials, store, jobs=_cores() if jobs is None else jobs, progress=progress)
+    except DataError:
+        if not any(map(store.has, trials)):
+            _unbegin(folder, earlier, out)
+        raise
     summary = ex.summarise(experiment, scale, store, seeds)  # type: ignore[arg-type]
     ex.write_summary(folder / "summary.json", summary)
     film = ex.film(experiment, scale, store, seeds)  # type: ignore[arg-type]
@@ -155,9 +162,26 @@ def _run(
         raise typer.Exit(1)
 
 
-def _begin(folder: Path, seeds: int | None) -> None:
-    """Note in the run's folder that it was begun, and with how many seeds; `show` reads it."""
+def _begin(folder: Path, seeds: int | None) -> bytes | None:
+    """Note in the run's folder that it was begun, and with how many seeds; `show` reads it.
+
+    Returns the note of an earlier run.
+    """
+    earlier = read_whole(folder / _BEGUN)
     write_whole(folder / _BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
+    return earlier
+
+
+def _unbegin(folder: Path, earlier: bytes | None, out: Path) -> None:
+    """Leave things as they were before `_begin`, so that `show` does not find an empty run."""
+    if earlier is not None:
+        write_whole(folder / _BEGUN, earlier)
+        return
+    with suppress(OSError):  # Folders with other files stay.
+        (folder / _BEGUN).unlink()
+        while folder != out:
+            folder.rmdir()
+            folder = folder.parent
 
 
 def _from_runs(

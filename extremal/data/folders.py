@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -18,30 +19,41 @@ from extremal.data.dataset import Dataset
 from extremal.data.fetch import DataError
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+Interpolation = Literal["bicubic", "bilinear"]
+_FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
 @dataclass(frozen=True, eq=False)
 class ImageFolder:
-    """The images below a folder, by class: names of classes, files, and each file's class."""
+    """The images below a folder, by class: names of classes, files, and each file's class.
+
+    `interpolation` is how they are resized.
+    """
 
     classes: tuple[str, ...]
     files: tuple[Path, ...]
     y: Tensor  # (n,)
+    interpolation: Interpolation = "bicubic"
 
     def __len__(self) -> int:
         return len(self.files)
 
     def pixels(self, rows: range | Tensor, size: int) -> Tensor:
         """Images (n, 3, size, size) in [0, 1]: the shorter side to `size`, then the middle."""
-        return torch.stack([read_image(self.files[int(row)], size) for row in rows])
+        files = [self.files[int(row)] for row in rows]
+        return torch.stack([read_image(file, size, self.interpolation) for file in files])
 
 
-def image_folder(path: str | os.PathLike[str]) -> ImageFolder:
+def image_folder(
+    path: str | os.PathLike[str], *, interpolation: Interpolation = "bicubic"
+) -> ImageFolder:
     """The images of a folder whose folders are the classes, in the order of their names.
 
     Other files, and what begins with a dot, are passed over. A class without any image is an error,
-    since it would shift the numbers of all that follow.
+    since it would shift the numbers of all that follow. `interpolation`, "bicubic" or "bilinear",
+    is how images are resized when they are read; they are smoothed first where they shrink.
     """
+    _check.choice("interpolation", interpolation, _FILTERS)
     root = as_path(path)
     _check.require(root.is_dir(), "path", "be a folder of folders", root)
     folders = sorted(each for each in root.iterdir() if each.is_dir() and each.name[0] != ".")
@@ -55,24 +67,29 @@ def image_folder(path: str | os.PathLike[str]) -> ImageFolder:
         _check.require(len(inside) > 0, "path", rule, f"none in {folder.name}")
         files += inside
         y += [k] * len(inside)
-    return ImageFolder(tuple(each.name for each in folders), tuple(files), torch.tensor(y))
+    names = tuple(each.name for each in folders)
+    return ImageFolder(names, tuple(files), torch.tensor(y), interpolation)
 
 
 def load_folder(
-    path: str | os.PathLike[str], *, size: int = 32, progress: bool | Progress = False
+    path: str | os.PathLike[str],
+    *,
+    size: int = 32,
+    interpolation: Interpolation = "bicubic",
+    progress: bool | Progress = False,
 ) -> Dataset:
     """All images of an `image_folder` as points x (n, 3 size^2) in [0, 1], planes one by one."""
     _check.integer("size", size, minimum=1)
-    found = image_folder(path)
+    found = image_folder(path, interpolation=interpolation)
     x = torch.empty(len(found), 3 * size * size)
     with Bar("images", len(found), progress) as bar:
         for row, file in enumerate(found.files):
-            x[row] = read_image(file, size).flatten()
+            x[row] = read_image(file, size, interpolation).flatten()
             bar.done(row + 1)
     return Dataset(x, found.y, box=(0.0, 1.0))
 
 
-def read_image(path: Path, size: int) -> Tensor:
+def read_image(path: Path, size: int, interpolation: Interpolation = "bicubic") -> Tensor:
     """One image (3, size, size) in [0, 1]: its shorter side is `size`, and its middle is taken."""
     try:
         with Image.open(path) as opened:
@@ -82,7 +99,7 @@ def read_image(path: Path, size: int) -> Tensor:
     width, height = picture.size
     scale = size / min(width, height)
     wide, high = max(size, round(scale * width)), max(size, round(scale * height))
-    picture = picture.resize((wide, high), Image.Resampling.BICUBIC)
+    picture = picture.resize((wide, high), _FILTERS[interpolation])
     left, top = (wide - size) // 2, (high - size) // 2
     picture = picture.crop((left, top, left + size, top + size))
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float().div_(255.0)

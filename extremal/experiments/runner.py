@@ -40,7 +40,8 @@ def run(
     themselves and end when this process does, however it ends. An exception in a trial is stored
     as its failure and the rest goes on; a trial whose worker dies is tried `retries` times more.
     `progress` is called with (done, failed, total, running) at each change, where `done` counts
-    the trials that were finished before. `StoreError` and Ctrl-C end the run.
+    the trials that were finished before. `StoreError`, `DataError` and Ctrl-C end the run: what is
+    finished stays, and of a trial whose data can't be had nothing is stored.
     """
     integer("jobs", jobs, minimum=1)
     integer("retries", retries, minimum=0)

@@ -16,25 +16,29 @@ from pathlib import Path
 
 import torch
 
+from extremal.data import DataError
 from extremal.experiments.files import StoreError
 from extremal.experiments.store import Store
 from extremal.experiments.trial import Trial
 
 _READY = "ready"
 _LINES = 6
+# What ends a run: no later trial would fare better, and the trial itself is not to blame.
+_ENDING = (StoreError, DataError)
 _SPAWN = multiprocessing.get_context("spawn")
 
 
 def perform(trial: Trial, store: Store) -> bool:
     """Compute a trial and store what came of it; False where it failed.
 
-    Only a `StoreError` passes: when results can't be written, there is no use in going on.
+    Two errors pass and leave nothing of the trial: a `StoreError`, as results can't be written,
+    and a `DataError`, as a later run may find the data.
     """
     start = time.perf_counter()
     try:
         outcome = trial.compute()
         store.write(trial, outcome, time.perf_counter() - start)
-    except StoreError:
+    except _ENDING:
         raise
     except (Exception, SystemExit) as error:
         store.fail(trial, _reason(error), time.perf_counter() - start)
@@ -62,7 +66,7 @@ def _serve(connection: Connection, store: Store) -> None:
         trial = connection.recv()
         try:
             connection.send(perform(trial, store))
-        except StoreError as error:
+        except _ENDING as error:
             connection.send(error)
 
 
@@ -102,13 +106,13 @@ class Worker:
     def answer(self) -> bool | None:
         """Wait for a word: True done, False failed, None ready for the first trial.
 
-        Raises EOFError where the worker died, and the StoreError that it met.
+        Raises EOFError where the worker died, and the StoreError or DataError that it met.
         """
         try:
             word = self.connection.recv()
         except (EOFError, OSError) as error:
             raise EOFError from error
-        if isinstance(word, StoreError):
+        if isinstance(word, _ENDING):
             raise word
         self.ready, self.trial = True, None
         return None if word == _READY else bool(word)

@@ -236,3 +236,13 @@ def test_the_order_of_numbers_is_stable(dtype, generator):
     numbers[0], numbers[1, 5], numbers[2, 7] = -0.0, 1e-42, 3e38
     order = falling_order(numbers)
     assert torch.equal(order, numbers.argsort(dim=1, descending=True, stable=True))
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("end", [1e160, torch.finfo(torch.float64).max / 4])
+def test_a_box_that_is_as_good_as_none(norm, end, generator):
+    delta = torch.randn(5, 4, dtype=torch.float64, generator=generator)
+    x = torch.zeros_like(delta)
+    for method in ("project", "linear_maximum"):
+        boxed = getattr(Ball(norm, 1.0, (-end, end)), method)(delta, x)
+        assert torch.allclose(boxed, getattr(Ball(norm, 1.0), method)(delta, x), rtol=1e-12)

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from extremal.cli.main import main
-from extremal.experiments import names
+from extremal.experiments import Outcome, Store, get, names
 
 FAST = "min-vidal-2024/figure-7"
+CALTECH = "min-vidal-2024/figure-4"
 
 
 def extremal(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -144,6 +145,49 @@ def test_show_falls_back_to_the_shipped_results(here, tmp_path):
     shown = json.loads(here("show", "demo", "--out", str(tmp_path), "--json").stdout)
     assert shown["scale"] == "quick"
     assert all(row["ours"] is not None for row in shown["rows"])
+
+
+@pytest.fixture
+def without_data(here, tmp_path, monkeypatch):
+    """Run an experiment whose data nobody has; exit code, output, lines of stderr."""
+    monkeypatch.delenv("EXTREMAL_DATA", raising=False)
+    monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path / "cache"))
+
+    def told(*arguments: str) -> tuple[int, str, list[str]]:
+        ran = here("run", CALTECH, "-s", "paper", "-o", str(tmp_path / "runs"), *arguments)
+        return ran.returncode, ran.stdout, ran.stderr.splitlines()
+
+    return told
+
+
+def test_data_that_cannot_be_had_are_one_line_and_leave_nothing(without_data, tmp_path):
+    code, printed, (line,) = without_data("--jobs", "1")
+    assert (code, printed) == (2, "")
+    assert line.startswith("error: cannot load caltech256: ")
+    assert str(tmp_path / "cache" / "caltech256") in line
+    assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
+    assert not (tmp_path / "runs" / CALTECH.split("/", maxsplit=1)[0]).exists()
+
+
+def test_what_was_done_before_the_data_were_lost_stays(without_data, tmp_path):
+    out, trial = tmp_path / "runs", get(CALTECH).trials("paper", 2)[1]
+    Store(out).write(trial, Outcome({}), 0.0)
+    code, printed, (line,) = without_data("--jobs", "1", "--seeds", "2")
+    assert (code, printed) == (2, "")
+    assert "caltech256" in line
+    assert Store(out).has(trial)
+    assert [path.name for path in (out / CALTECH / "paper").iterdir()] == ["begun.json"]
+    assert json.loads((out / CALTECH / "paper" / "begun.json").read_text()) == {"seeds": 2}
+
+
+def test_an_earlier_run_is_remembered_when_the_next_has_no_data(without_data, tmp_path):
+    begun = tmp_path / "runs" / CALTECH / "paper" / "begun.json"
+    begun.parent.mkdir(parents=True)
+    begun.write_text('{"seeds": 7}')
+    code, printed, (line,) = without_data("--jobs", "1", "--seeds", "2")
+    assert (code, printed) == (2, "")
+    assert "caltech256" in line
+    assert begun.read_text() == '{"seeds": 7}'
 
 
 MISTAKES = {

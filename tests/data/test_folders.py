@@ -56,6 +56,59 @@ def test_the_middle_is_taken(tmp_path, turned):
     assert torch.equal(seen[:, :, 4:], torch.ones(3, 8, 4))
 
 
+@pytest.mark.parametrize(
+    ("name", "support", "weight"),
+    [
+        ("bilinear", 1.0, lambda t: 1 - abs(t)),
+        # Keys' cubic with a = -1/2.
+        (
+            "bicubic",
+            2.0,
+            lambda t: (
+                1.5 * abs(t) ** 3 - 2.5 * t**2 + 1
+                if abs(t) < 1
+                else -0.5 * abs(t) ** 3 + 2.5 * t**2 - 4 * abs(t) + 2
+            ),
+        ),
+    ],
+)
+def test_the_interpolation_is_the_one_asked_for(name, support, weight, tmp_path):
+    """An image of one row's pattern at half its size: the mean of pixels with the filter's weights.
+
+    Output k has its middle at 2 k + 1 of the input, whose pixels have theirs at i + 1/2; the filter
+    is spread by the same factor 2.
+    """
+    row = np.random.default_rng(0).integers(60, 196, 16)
+    Image.fromarray(np.repeat(row[None, :, None], 16, 0).repeat(3, 2).astype(np.uint8)).save(
+        tmp_path / "rows.png"
+    )
+    expected = []
+    for k in range(8):
+        shifts = (np.arange(16) + 0.5 - (2 * k + 1)) / 2
+        weights = np.array([weight(t) if abs(t) < support else 0.0 for t in shifts])
+        expected.append(weights @ row / weights.sum() / 255)
+    seen = read_image(tmp_path / "rows.png", 8, name)[1, 4].double()
+    torch.testing.assert_close(seen, torch.tensor(expected), rtol=0, atol=1.5 / 255)
+
+
+def test_folders_are_read_with_the_interpolation(images):
+    noise = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
+    path = images / "002.bat" / "002_0000.PNG"
+    Image.fromarray(noise).save(path)
+    seen = {}
+    for name in ("bicubic", "bilinear"):
+        seen[name] = read_image(path, 4, name)
+        assert torch.equal(
+            image_folder(images, interpolation=name).pixels(range(2, 3), 4)[0], seen[name]
+        )
+        assert torch.equal(
+            load_folder(images, size=4, interpolation=name).x[2], seen[name].flatten()
+        )
+    assert not torch.equal(seen["bicubic"], seen["bilinear"])
+    assert torch.equal(load_folder(images, size=4).x[2], seen["bicubic"].flatten())
+    assert torch.equal(image_folder(images).pixels(range(2, 3), 4)[0], seen["bicubic"])
+
+
 def test_other_kinds_of_pictures_become_colours(tmp_path):
     Image.new("L", (5, 5), 102).save(tmp_path / "grey.png")
     Image.new("RGBA", (5, 5), (51, 51, 51, 9)).save(tmp_path / "clear.png")
@@ -72,6 +125,9 @@ def test_refusals(images):
         load_folder(images / "001.ak47")
     with pytest.raises(ValueError, match="size must be"):
         load_folder(images, size=0)
+    for read in (image_folder, load_folder):
+        with pytest.raises(ValueError, match="interpolation must be one of 'bicubic', 'bilinear'"):
+            read(images, interpolation="nearest")
     (images / "003.cup").mkdir()
     with pytest.raises(ValueError, match=r"hold images .* in every class, got none in 003.cup"):
         load_folder(images)

@@ -1,5 +1,7 @@
 """The study on frozen features: grouping, the split, the box, and where Caltech256 is found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -90,11 +92,25 @@ def test_a_split_with_an_empty_side_is_refused(share, generator):
 def test_the_box_is_of_the_training_features_alone():
     learn = Dataset(torch.tensor([[-1.0, 0.0], [1.0, 3.0]]), torch.tensor([0, 1]))
     test = Dataset(torch.tensor([[-2.0, 1.0], [0.0, 4.0]]), torch.tensor([0, 1]))
-    inner, outer, clipped = boxed(learn, test)
+    inner, outer, clipped = boxed(learn, test, box="training")
     assert inner.x.tolist() == [[0.0, 0.25], [0.5, 1.0]]
     assert outer.x.tolist() == [[0.0, 0.5], [0.25, 1.0]]
     assert inner.box == outer.box == (0.0, 1.0)
     assert clipped == 0.5
+
+
+def test_the_box_of_all_features_clips_none():
+    learn = Dataset(torch.tensor([[-1.0, 0.0], [1.0, 3.0]]), torch.tensor([0, 1]))
+    test = Dataset(torch.tensor([[-2.0, 1.0], [0.0, 6.0]]), torch.tensor([0, 1]))
+    inner, outer, clipped = boxed(learn, test, box="all")
+    assert inner.x.tolist() == [[0.125, 0.25], [0.375, 0.625]]
+    assert outer.x.tolist() == [[0.0, 0.375], [0.25, 1.0]]
+    assert clipped == 0.0
+
+
+def test_the_box_is_that_of_the_setting():
+    with pytest.raises(ValueError, match="box must be one of 'training', 'all', got 'test'"):
+        features(smoke(box="test"), torch.Generator().manual_seed(0))
 
 
 def test_mean_cosines_are_those_of_all_pairs(generator):
@@ -120,16 +136,16 @@ def test_without_files_one_line_says_what_is_looked_for(places):
 
 def test_without_the_variable_it_is_said(places, monkeypatch):
     monkeypatch.delenv("EXTREMAL_DATA")
-    with pytest.raises(DataError, match=r"EXTREMAL_DATA is not set; .*cache"):
-        caltech256(SIZE, list(BLOCKS))
+    with pytest.raises(DataError, match=r"in \S+cache/caltech256; EXTREMAL_DATA is not set"):
+        caltech256(SIZE, list(BLOCKS), "bilinear")
 
 
 def test_only_what_is_missing_is_named(places, generator):
     draw_folder(places[0], generator)
     with pytest.raises(DataError) as caught:
-        caltech256(SIZE, list(BLOCKS))
+        caltech256(SIZE, list(BLOCKS), "bilinear")
     ours = str(caught.value).split("; ")[1]
-    assert str(places[0]) in ours
+    assert all(str(place) in ours for place in places)
     assert "resnet152*.pth" in ours
     assert "class folders" not in ours
 
@@ -153,31 +169,90 @@ def test_a_spoilt_file_of_features_is_named(content, places):
     else:
         (places[0] / READY).write_bytes(content)
     with pytest.raises(ValueError, match=READY):
-        caltech256(SIZE, list(BLOCKS))
+        caltech256(SIZE, list(BLOCKS), "bilinear")
 
 
 @pytest.mark.parametrize("inside", ["", "256_ObjectCategories"])
 def test_images_go_through_the_network_once(inside, places, generator, monkeypatch):
+    """As torchvision prepares images for its ResNets: bilinear to 256/224, then the middle."""
     root = places[0] / inside
     names = draw_folder(root, generator)
     weights = places[0] / "resnet152-test.safetensors"
     save_file(random_state(), weights)
-    made = caltech256(SIZE, list(BLOCKS))
+    made = caltech256(SIZE, list(BLOCKS), "bilinear")
     assert made.y.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]  # clutter is left out
     net = load_resnet(weights, blocks=BLOCKS)
     for row, (name, k) in enumerate((name, k) for name in names[:3] for k in range(3)):
         picture = Image.open(root / name / f"{name[:3]}_{k}.png")
         wide, high = picture.size
         form = (round(32 * wide / min(wide, high)), round(32 * high / min(wide, high)))
-        picture = picture.resize(form, Image.Resampling.BICUBIC)
+        picture = picture.resize(form, Image.Resampling.BILINEAR)
         left, top = (form[0] - 32) // 2 + 2, (form[1] - 32) // 2 + 2
         picture = picture.crop((left, top, left + SIZE, top + SIZE))
         pixels = torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 255
         torch.testing.assert_close(made.x[row], net(pixels.unsqueeze(0))[0])
+    other = caltech256(SIZE, list(BLOCKS), "bicubic")
+    assert not torch.allclose(other.x, made.x, rtol=1e-3)
     monkeypatch.setattr(feature_sources.models, "features", None)
-    again = caltech256(SIZE, list(BLOCKS))
+    again = caltech256(SIZE, list(BLOCKS), "bilinear")
     assert torch.equal(again.x, made.x)
     assert torch.equal(again.y, made.y)
+
+
+@pytest.mark.parametrize(("images", "weights"), [(0, 1), (1, 0), (1, 1)])
+def test_images_and_weights_may_lie_apart(images, weights, places, generator):
+    draw_folder(places[images], generator)
+    places[weights].mkdir(parents=True, exist_ok=True)
+    save_file(random_state(), places[weights] / "resnet152-test.safetensors")
+    assert caltech256(SIZE, list(BLOCKS), "bilinear").y.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
+def test_images_of_the_user_come_before_the_cache(places, generator):
+    draw_folder(places[1], generator)
+    draw_folder(places[0], generator, ("001.ak47", "002.flag"))
+    save_file(random_state(), places[1] / "resnet152-test.safetensors")
+    assert caltech256(SIZE, list(BLOCKS), "bilinear").y.tolist() == [0, 0, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("other", [0, 1])
+def test_two_files_of_weights_are_refused(other, places, generator):
+    draw_folder(places[0], generator)
+    files = [places[0] / "resnet152-a.pth", places[other] / "resnet152-b.safetensors"]
+    for file in files:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"weights")
+    with pytest.raises(DataError, match="needs one file of weights") as caught:
+        caltech256(SIZE, list(BLOCKS), "bilinear")
+    message = str(caught.value)
+    assert "\n" not in message
+    assert all(str(file) in message for file in files)
+
+
+def test_one_folder_given_twice_is_searched_once(places, generator, monkeypatch):
+    monkeypatch.setenv("EXTREMAL_CACHE", str(places[0].parent))
+    draw_folder(places[0], generator)
+    save_file(random_state(), places[0] / "resnet152-test.safetensors")
+    assert len(caltech256(SIZE, list(BLOCKS), "bilinear")) == 9
+
+
+def test_cifar10_is_no_figure_of_the_paper():
+    """Its record shares the settings of the training alone, and claims nothing as published."""
+    caltech, cifar = (get(f"min-vidal-2024/figure-4{name}") for name in ("", "-cifar10"))
+    assert set(caltech.settings) - set(cifar.settings) == {"blocks", "interpolation"}
+    assert set(cifar.settings) - set(caltech.settings) == {"images"}
+    assert "caltech256" not in cifar.notes.lower()
+    assert "cifar" not in caltech.notes.lower()
+    assert all(claim.source.startswith("Section 5.2.2") for claim in caltech.claims)
+    assert all(claim.source.startswith("ours, after Section 5.2.2") for claim in cifar.claims)
+    plain = [[replace(claim, source="") for claim in each.claims] for each in (caltech, cifar)]
+    assert plain[0] == plain[1]
+
+
+def test_only_what_section_5_2_2_says_is_marked_as_stated():
+    settings = get("min-vidal-2024/figure-4").settings
+    marked = {mark: {n for n, each in settings.items() if each.mark == mark} for mark in "SA"}
+    assert marked["S"] == {"source", "blocks", "groups", "width", "batch", "epochs"}
+    assert marked["A"] == {"train_share", "radii"}
 
 
 @pytest.mark.parametrize("normalize", ["power", "unit"])

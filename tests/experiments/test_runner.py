@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from extremal.data import DataError
 from extremal.experiments import Store, StoreError, Trial, run
 from extremal.experiments.worker import Worker
 
@@ -142,6 +143,38 @@ def test_a_disk_too_full_for_the_arrays_is_no_failure_of_the_trial(
     with pytest.raises(StoreError, match="No space left on device"):
         run([trial], store, jobs=1)
     assert store.read(trial) is None
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_data_that_cannot_be_had_end_the_run_and_are_no_failure(
+    store: Store, tmp_path: Path, jobs: int
+) -> None:
+    log, data, gate = str(tmp_path / "log"), tmp_path / "toys", tmp_path / "gate"
+    gate.mkdir()
+    trials = [
+        toy.trial(0, log=log),
+        toy.trial(1, log=log, gate=str(gate), mode="data", data=str(data)),
+        toy.trial(2, log=log, gate=str(gate)),
+        toy.trial(3, log=log),
+    ]
+
+    def open_gates(done: int, failed: int, total: int, running: int) -> None:
+        """Let trial 1 miss its data once trial 0 is done; trial 2 waits for what never comes."""
+        for level in [1] * bool(done) + [2] * bool(failed):
+            (gate / str(level)).touch()
+
+    with pytest.raises(DataError) as caught:
+        run(trials, store, jobs=jobs, progress=open_gates)
+    wanted = f"cannot load toys: EXTREMAL_DATA is not set; no {data} — 100 %"
+    assert (type(caught.value), str(caught.value)) == (DataError, wanted)
+    assert multiprocessing.active_children() == []
+    assert {level for level, _ in toy.noted(tmp_path / "log", "start")} <= {0, 1, 2}
+    assert [store.read(trial) is not None for trial in trials] == [True, False, False, False]
+    assert store.has(trials[0])
+    data.touch()
+    (gate / "2").touch()
+    again = run(trials, store, jobs=1)
+    assert (again.done, again.skipped, again.failed) == (3, 1, 0)
 
 
 def test_a_folder_that_cannot_be_made_is_found_before_any_work(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from extremal.data import DataError
 from extremal.experiments import Outcome, Trial
 
 STUDY = f"{__name__}:study"
@@ -64,6 +65,8 @@ def _misbehave(params: Mapping[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if mode == "interrupt":
         raise KeyboardInterrupt
+    if mode == "data" and not Path(params["data"]).exists():
+        raise DataError(f"cannot load toys: EXTREMAL_DATA is not set; no {params['data']} — 100 %")
 
 
 def no_outcome(params: Mapping[str, Any], generator: torch.Generator) -> object:

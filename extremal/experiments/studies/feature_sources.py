@@ -18,6 +18,7 @@ from extremal import _check, models
 from extremal._files import read_tensors, write_whole
 from extremal.data import DataError, Dataset, ImageFolder, image_folder, load
 from extremal.data.fetch import cache_folder
+from extremal.data.folders import Interpolation
 from extremal.models.resnet import ResNet, load_resnet
 
 READY = "caltech256-resnet152.safetensors"
@@ -35,7 +36,7 @@ def source(params: Mapping[str, Any]) -> Dataset:
     """
     _check.choice("source", params["source"], ("caltech256", "cifar10", "digits"))
     if params["source"] == "caltech256":
-        return caltech256(params["image_size"], params["blocks"])
+        return caltech256(params["image_size"], params["blocks"], params["interpolation"])
     if params["source"] == "cifar10":
         pictures = load("cifar10")[0].take(slice(params["images"]))
         net = models.extractor("efficientnet-lite0", size=params["image_size"])
@@ -44,31 +45,56 @@ def source(params: Mapping[str, Any]) -> Dataset:
     return Dataset(torch.cat([first.x, second.x]), torch.cat([first.y, second.y]))
 
 
-def caltech256(size: int, blocks: list[int]) -> Dataset:
-    """Features of Caltech256 from the folder `caltech256` of EXTREMAL_DATA or of the cache.
+def caltech256(size: int, blocks: list[int], interpolation: Interpolation) -> Dataset:
+    """Features of Caltech256 from the folders `caltech256` of EXTREMAL_DATA and of the cache.
 
     Either the file `caltech256-resnet152.safetensors` with x (n, width) and y (n,), or the class
-    folders (in it or in its `256_ObjectCategories`; clutter is left out) and the weights
-    `resnet152*.pth` or `.safetensors`: then images, their shorter side 256/224 `size` and of that
-    the middle `size` x `size`, go through the ResNet, and what it makes of them is kept.
+    folders (in one of the two or in its `256_ObjectCategories`; clutter is left out) and the
+    weights `resnet152*.pth` or `.safetensors`, which may lie in the other: then images, their
+    shorter side 256/224 `size` and of that the middle `size` x `size`, go through the ResNet, and
+    what it makes of them is kept. Of two files or class folders that of EXTREMAL_DATA is taken; two
+    files of weights are refused, since results would depend on which.
     """
+    places = _places()
+    for place in places:
+        if (place / READY).is_file():
+            return _ready(place / READY)
+    roots = [root for place in places for root in (place / _ARCHIVE, place) if _has_classes(root)]
+    weights = _weights(places)
+    if roots and weights:
+        found = image_folder(roots[0], interpolation=interpolation)
+        return _extracted(found, load_resnet(weights, blocks=blocks), size)
+    lacks = [READY]
+    lacks += [] if roots else ["class folders such as 001.ak47"]
+    lacks += [] if weights else [f"weights {' or '.join(WEIGHTS)}"]
+    unset = "" if os.environ.get("EXTREMAL_DATA") else "; EXTREMAL_DATA is not set"
+    needs = f"it needs a folder with {READY}, or class folders and weights of ResNet-152"
+    none = f"no {', no '.join(lacks)} in {' or '.join(map(str, places))}"
+    raise DataError(f"cannot load caltech256: {needs}; {none}{unset}")
+
+
+def _places() -> list[Path]:
+    """The folders to search, the user's first, each once."""
     given = os.environ.get("EXTREMAL_DATA")
-    places = [Path(given)] if given else []
-    reasons = [] if given else ["EXTREMAL_DATA is not set"]
-    for folder in [*(place / "caltech256" for place in places), cache_folder() / "caltech256"]:
-        if (folder / READY).is_file():
-            return _ready(folder / READY)
-        weights = sorted(file for pattern in WEIGHTS for file in folder.glob(pattern))
-        root = folder / _ARCHIVE if (folder / _ARCHIVE).is_dir() else folder
-        pictures = root.is_dir() and any(each.is_dir() for each in root.iterdir())
-        if weights and pictures:
-            return _extracted(image_folder(root), load_resnet(weights[0], blocks=blocks), size)
-        lacks = [READY]
-        lacks += [] if pictures else ["class folders such as 001.ak47"]
-        lacks += [] if weights else [f"weights {' or '.join(WEIGHTS)}"]
-        reasons.append(f"{folder} has no {', no '.join(lacks)}")
-    needs = f"it needs a folder with {READY}, or with class folders and weights of ResNet-152"
-    raise DataError(f"cannot load caltech256: {needs}; {'; '.join(reasons)}")
+    parents = [*([Path(given)] if given else []), cache_folder()]
+    folders = [parent / "caltech256" for parent in parents]
+    return list({folder.resolve(): folder for folder in folders}.values())
+
+
+def _has_classes(root: Path) -> bool:
+    """Whether it holds a folder that may be a class."""
+    folders = root.iterdir() if root.is_dir() else ()
+    return any(each.is_dir() and each.name[0] != "." for each in folders)
+
+
+def _weights(places: list[Path]) -> Path | None:
+    """The one file of weights there is in all places, or None; of two, neither is guessed."""
+    files = [file for place in places for name in WEIGHTS for file in sorted(place.glob(name))]
+    found = list({file.resolve(): file for file in files}.values())
+    if len(found) > 1:
+        named = ", ".join(map(str, found))
+        raise DataError(f"cannot load caltech256: it needs one file of weights, there are {named}")
+    return found[0] if found else None
 
 
 def _ready(path: Path) -> Dataset:
@@ -87,7 +113,7 @@ def _extracted(found: ImageFolder, net: ResNet, size: int) -> Dataset:
     names = [name for name in found.classes if "clutter" not in name.lower()]
     number = torch.tensor([names.index(n) if n in names else -1 for n in found.classes])
     rows = torch.nonzero(number[found.y] >= 0).squeeze(1)
-    seal = hashlib.sha256(f"{net.digest} {size}".encode())
+    seal = hashlib.sha256(f"{net.digest} {size} {found.interpolation}".encode())
     for row in rows.tolist():
         state = found.files[row].stat()
         seal.update(f"\n{found.files[row]} {state.st_size} {state.st_mtime_ns}".encode())

@@ -26,7 +26,8 @@ def features(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """
     fine = source(params)
     grouped = group_classes(fine, params["groups"])
-    learn, test, clipped = boxed(*split(grouped, params["train_share"], generator=generator))
+    parts = split(grouped, params["train_share"], generator=generator)
+    learn, test, clipped = boxed(*parts, box=params["box"])
     net = _network(learn, params, generator)
     curves = _trained(net, learn, test, params, generator)
     attacked = test.take(slice(params["attacked_points"]))
@@ -54,12 +55,14 @@ def split(data: Dataset, share: float, *, generator: torch.Generator) -> tuple[D
     return data.take(order[:cut]), data.take(order[cut:])
 
 
-def boxed(learn: Dataset, test: Dataset) -> tuple[Dataset, Dataset, float]:
+def boxed(learn: Dataset, test: Dataset, *, box: str) -> tuple[Dataset, Dataset, float]:
     """Both in the box [0, 1], and the share of the test's coordinates that were clipped to it.
 
-    One affine map for all coordinates, of the least and largest value of `learn`.
+    One affine map for all coordinates, of the least and largest value of `learn` if `box`
+    is "training", of both if it is "all".
     """
-    low, high = learn.x.aminmax()
+    _check.choice("box", box, ("training", "all"))
+    low, high = (learn.x if box == "training" else torch.cat([learn.x, test.x])).aminmax()
     _check.require(bool(high > low), "features", "differ from each other", f"all {float(low):g}")
     maps = [(part.x - low) / (high - low) for part in (learn, test)]
     clipped = float(((maps[1] < 0) | (maps[1] > 1)).double().mean())

@@ -2,17 +2,61 @@
 
 from extremal.experiments import Claim, Experiment, Heat, Line, Setting
 
-_P1, _P3 = {"p": 1.0}, {"p": 3.0}
 _CURVES = {
     "certified_accuracy": "certified",
     "robust_accuracy": "attacked",
     "robust_accuracy_apgd": "APGD-CE alone",
 }
-_MORE_ROBUST = "Section 5.2.2: more robust when p gets larger"
-_SCALED = (
-    "At smoke and quick scale the features are the pixels of scikit-learn's digits, which need no "
-    "download, in two groups, even and odd."
+THREE_WAYS = (
+    "Robust accuracy is given three ways: under APGD-CE alone, under all attacks, and "
+    "certified. A mean is over all radii. Certificates are linear bounds within the box, looser "
+    "the larger p is. At smoke and quick scale the features are the pixels of scikit-learn's "
+    "digits, which need no download, in two groups, even and odd."
 )
+
+
+def _above(quantity: str, value: str, p: float, than: float, source: str) -> Claim:
+    return Claim(
+        f"p = {p:g}: {quantity}, above p = {than:g}'s",
+        value,
+        {"p": than},
+        0.0,
+        source,
+        {"p": p},
+        "above",
+    )
+
+
+def claims(source: str) -> tuple[Claim, ...]:
+    """What Section 5.2.2 says of larger p, as claims whose sources begin with `source`."""
+    more_robust = f"{source}: more robust when p gets larger"
+    return (
+        Claim(
+            "cosine within classes minus between",
+            "contrast",
+            0.0,
+            0.0,
+            f"{source}: features of a class are clustered; > 0",
+            rule="above",
+        ),
+        _above("stable rank", "final_stable_rank", 3.0, 1.0, f"{source}, panel c of Figure 4"),
+        _above(
+            "test accuracy",
+            "final_test_accuracy",
+            3.0,
+            1.0,
+            f"{source}: higher test accuracy when p gets larger",
+        ),
+        *(
+            _above(f"mean {label} accuracy", f"{value}_mean", p, p - 1, said)
+            for value, label, said in (
+                ("robust_accuracy_apgd", "APGD-CE", more_robust),
+                ("robust_accuracy", "attacked", f"{more_robust}; ours: all attacks"),
+            )
+            for p in (2.0, 3.0, 4.0)
+        ),
+    )
+
 
 experiment = Experiment(
     name="min-vidal-2024/figure-4",
@@ -20,29 +64,38 @@ experiment = Experiment(
     source="Min & Vidal 2024, Figure 4 and Section 5.2.2",
     study="extremal.experiments.studies.features:features",
     settings={
-        "source": Setting("caltech256", "S", "features of the 256 classes, without clutter"),
+        "source": Setting("caltech256", "S", "Section 5.2.2: 256 classes, so without clutter"),
         "blocks": Setting([3, 8, 36, 3], "S", "ResNet-152, the layer before its classifier"),
         "image_size": Setting(224, "O", "the middle of images whose shorter side is 256"),
-        "images": Setting(30_000, "O", "of CIFAR-10, where that is the source"),
+        "interpolation": Setting("bilinear", "O", "of the resizing, as torchvision does it"),
         "groups": Setting(10, "S", "superclasses; class index mod 10 in the authors' code"),
-        "train_share": Setting(0.8, "A", "drawn anew by each seed"),
-        "p": Setting([1.0, 2.0, 3.0, 4.0], "S", "Figure 4"),
-        "seeds": Setting(10, "S", "repetitions, as on MNIST"),
+        "train_share": Setting(0.8, "A", "that each seed draws it anew is ours"),
+        "box": Setting(
+            "training",
+            "O",
+            "one affine map, of the training features' least and largest value to 0 and 1; test "
+            "features are clipped; that features are rescaled to a box is the authors' code's",
+        ),
+        "p": Setting([1.0, 2.0, 3.0, 4.0], "O", "as on MNIST"),
+        "seeds": Setting(10, "O", "repetitions, as in Figure 3"),
         "width": Setting(2000, "S", "h, Section 5.2.2"),
         "normalize": Setting(
-            "power", "A", "activations / ||x - c||^(p-1), as on MNIST; the paper: unit vectors"
+            "power",
+            "O",
+            "activations / ||x - c||^(p-1), as the authors' code does on MNIST; Section 5.2.2: "
+            "centred and normalised, same as MNIST",
         ),
-        "lr": Setting(1e-3, "A", "of Adam, on the cross-entropy, from Kaiming's start"),
-        "batch": Setting(1000, "S", "as on MNIST, Section 5.2.1"),
-        "epochs": Setting(50, "S", "as on MNIST, Section 5.2.1"),
+        "lr": Setting(1e-3, "O", "of Adam, as in the authors' code for MNIST"),
+        "batch": Setting(1000, "S", "Section 5.2.2: trained exactly as on MNIST, 5.2.1"),
+        "epochs": Setting(50, "S", "Section 5.2.2: trained exactly as on MNIST, 5.2.1"),
         "recorded": Setting([1, 2, 3, 5, 10, 15, 20, 30, 40], "O", "epochs, beside first and last"),
-        "rank_points": Setting(24_000, "S", "of the stable rank: every training sample"),
+        "rank_points": Setting(24_000, "O", "of the stable rank: all that train, as in Figure 3"),
         "radii": Setting(
             [round(0.1 * i / 14, 5) for i in range(15)], "A", "15 from 0 to 0.1, in l-inf"
         ),
-        "attacked_points": Setting(500, "O", "test points, in the box [0, 1] of the features"),
+        "attacked_points": Setting(500, "O", "test points, attacked within the box"),
         "certified_points": Setting(500, "O", "of them with certificates"),
-        "apgd_steps": Setting(100, "A", "of APGD-CE, one random start"),
+        "apgd_steps": Setting(100, "O", "of APGD-CE, one random start, as on MNIST"),
         "shown_classes": Setting(10, "O", "in panel a"),
         "shown_points": Setting(10, "O", "of each class in panel a"),
     },
@@ -107,58 +160,12 @@ experiment = Experiment(
             styles={"certified_accuracy": "dashed", "robust_accuracy_apgd": "dotted"},
         ),
     ),
-    claims=(
-        Claim(
-            "cosine within classes minus between",
-            "contrast",
-            0.0,
-            0.0,
-            "Section 5.2.2: features of a class are clustered; > 0",
-            rule="above",
-        ),
-        Claim(
-            "p = 3: stable rank, above p = 1's",
-            "final_stable_rank",
-            _P1,
-            0.0,
-            "the paper's panel c",
-            where=_P3,
-            rule="above",
-        ),
-        Claim(
-            "p = 3: test accuracy, above p = 1's",
-            "final_test_accuracy",
-            _P1,
-            0.0,
-            "Section 5.2.2: higher test accuracy when p gets larger",
-            where=_P3,
-            rule="above",
-        ),
-        *(
-            Claim(
-                f"p = {p:g}: mean {label} accuracy, above p = {p - 1:g}'s",
-                f"{value}_mean",
-                {"p": p - 1},
-                0.0,
-                source,
-                where={"p": p},
-                rule="above",
-            )
-            for value, label, source in (
-                ("robust_accuracy_apgd", "APGD-CE", _MORE_ROBUST),
-                ("robust_accuracy", "attacked", f"{_MORE_ROBUST}; ours: all attacks"),
-            )
-            for p in (2.0, 3.0, 4.0)
-        ),
-    ),
+    claims=claims("Section 5.2.2"),
     notes=(
-        "The images are the user's: a folder caltech256 below EXTREMAL_DATA or in the cache with "
-        "either caltech256-resnet152.safetensors, x (n, 2048) and y (n,), or the class folders and "
-        "torchvision's resnet152-*.pth (or .safetensors). Features are made once and "
-        "kept; a run that was stopped goes on, and --jobs 1 keeps two trials from making the same "
-        "ones. One affine map, of the training features' least and largest value, puts them in "
-        "the box [0, 1]; test features are clipped to it. Robust accuracy is given three ways: "
-        "under APGD-CE as published, under all attacks, and certified. A mean is over all radii. "
-        "Certificates are linear bounds within the box, looser the larger p is. " + _SCALED
+        "The images are the user's. The folders caltech256 below EXTREMAL_DATA and in the cache "
+        "are searched for caltech256-resnet152.safetensors, x (n, 2048) and y (n,), or else for "
+        "the class folders and for torchvision's resnet152-*.pth (or .safetensors), which may lie "
+        "apart. Features are made once and kept; a run that was stopped goes on, and --jobs 1 "
+        "keeps two trials from making the same ones. " + THREE_WAYS
     ),
 )
