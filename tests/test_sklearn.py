@@ -185,7 +185,8 @@ def test_labels_and_settings_of_other_libraries_are_saved(blobs, tmp_path):
     again = PReLUClassifier.load(tmp_path / "model.safetensors")
     assert again.get_params()["width"] == again.net_.width == 8
     assert (again.epochs, again.powers, again.p, again.p_) == (3, [1, 2.0], "auto", model.p_)
-    assert again.predict(x[:5]).tolist() == model.predict(x[:5]).tolist()
+    assert torch.equal(again.net_.neurons, model.net_.neurons)
+    assert again.classes_.tolist() == model.classes_.tolist()
     assert again.feature_names_in_.tolist() == ["a", "b", "c", "d"]
     assert again.scale_ == model.scale_
     odd = PReLUClassifier(width=4, epochs=1).fit(x[:40], y[:40].astype(object))

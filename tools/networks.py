@@ -1,6 +1,6 @@
 """Train the networks that come with the package, and write their card from what is measured.
 
-python tools/networks.py
+python tools/networks.py [--keep]
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ l2 radius is certified, without the box.
 
 
 def main() -> None:
+    keep = "--keep" in sys.argv[1:]  # networks that are there
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     FOLDER.mkdir(exist_ok=True)
@@ -56,9 +57,9 @@ def main() -> None:
         for p in POWERS:
             key = f"{name}-p{p:g}"
             path = FOLDER / f"{key}.safetensors"
-            if not path.exists():
+            if not (keep and path.exists()):
                 in_255ths(trained(p, learn)).half().save(path)
-            found[key] = measured(models.load(key), test)
+            found[key] = measured(models.load(path).float(), test)
             print(key, found[key], flush=True)
     NUMBERS.write_text(json.dumps(found, indent=2) + "\n")
     FOLDER.joinpath("README.md").write_text(card(found))

@@ -49,19 +49,17 @@ def three_ways(path: Path) -> str:
     published = {row["quantity"]: row["published"] for row in summary["rows"]}
     panels = {panel["title"]: panel["series"] for panel in summary["panels"]}
     head = ["p = 1 2 3 4", "published", "APGD-CE", "strongest attack"]
-    head += ["official test, strongest attack", "certified"]
+    head += ["official test set, strongest attack", "500 points of it, attacked", "certified"]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for norm in ("linf", "l2", "l1"):
         ours, official = (panels[f"{kind}, {norm}"] for kind in ("Robust accuracy", _OFFICIAL))
         for at, radius in enumerate(ours[0]["x"][1:], 1):
             told = [published[f"p = {p}: APGD-CE at {norm} {radius:g}"] for p in (1, 2, 3, 4)]
             ways = [
-                [series["y"][at] for series in found if series["label"].startswith(way)]
+                [series["y"][at] for series in found if series["label"].startswith(f"{way}, p")]
                 for found, way in (
-                    (ours, "APGD-CE"),
-                    (ours, "attacked"),
-                    (official, "attacked"),
-                    (official, "certified"),
+                    *((ours, "APGD-CE"), (ours, "attacked"), (official, "attacked")),
+                    *((official, "attacked, few points"), (official, "certified, few points")),
                 )
             ]
             cells = [" ".join(f"{value:.3f}" for value in row) for row in (told, *ways)]
@@ -89,7 +87,10 @@ def verdicts() -> str:
 
 def _between(text: str, start: str, end: str, content: str) -> str:
     pattern = f"(<!-- {re.escape(start)} -->\n).*?(<!-- {re.escape(end)} -->)"
-    return re.sub(pattern, lambda m: f"{m[1]}{content.strip()}\n{m[2]}", text, flags=re.S)
+    made, count = re.subn(pattern, lambda m: f"{m[1]}{content.strip()}\n{m[2]}", text, flags=re.S)
+    if count != 1:
+        raise ValueError(f"the text must have one place for {start!r}, got {count}")
+    return made
 
 
 if __name__ == "__main__":
