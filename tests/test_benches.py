@@ -56,3 +56,14 @@ def test_the_distance_is_never_below_algorithm_1_and_far_faster():
         assert ratios[f"algorithm 1 over ours, seconds, p = {p}"] >= 100
         assert ratios[f"our supremum at its scale over algorithm 1's value, p = {p}"] >= 1 - 1e-6
         assert ratios[f"our distance over our supremum at its scale, p = {p}"] <= 1 + 1e-9
+
+
+def test_training_is_faster_than_a_plain_loop_and_finds_the_same():
+    bench = stored("train")
+    for p in bench["settings"]["powers"]:
+        for loop in ("plain", "loader"):
+            assert bench["ratios"][f"{loop} over ours, seconds, p = {p}"] >= 1.5
+        found = bench["figures"][f"p = {p}"]
+        assert found["ours"]["epochs"] == found["plain"]["epochs"]
+        # The same steps but for rounding: 20 of the 10,000 images may fall on the other side.
+        assert found["ours"]["accuracy"] == pytest.approx(found["plain"]["accuracy"], abs=0.002)

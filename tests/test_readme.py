@@ -8,10 +8,11 @@ import pytest
 from tools.results import ROOT, rendered
 
 README = (ROOT / "README.md").read_text()
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.S)
 
 
 def test_the_python_example_runs_and_shows_what_it_says(capsys):
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.S)
+    code = EXAMPLES[0]
     assert len(code.splitlines()) <= 12
     exec(compile(code, "README.md", "exec"), {})
     unfollowed, accuracy = capsys.readouterr().out.split("\n")[:2]
@@ -19,6 +20,13 @@ def test_the_python_example_runs_and_shows_what_it_says(capsys):
     assert float(accuracy) > 0.9
     exec(compile(code.replace("p=3.0", "p=1.0", 1), "README.md", "exec"), {})
     assert float(capsys.readouterr().out.split("\n")[1]) == 0.0
+
+
+def test_the_head_is_accurate_and_has_a_radius(capsys):
+    exec(compile(EXAMPLES[1], "README.md", "exec"), {})
+    score, radius = map(float, capsys.readouterr().out.split())
+    assert score > 0.9
+    assert radius > 2.0
 
 
 def test_the_tables_are_those_of_the_stored_results():
