@@ -23,6 +23,7 @@ from extremal.models import best_gap, is_shallow
 
 PHASES = ((1, 3), (3, 8), (None, 10))  # targets by linearised margin (None: all), and steps
 NEURONS = 8  # that one point is sent toward
+SETTLED = 1e-3  # of the radius: a walk whose steps move no coordinate farther has arrived
 
 
 def linear_steps(
@@ -108,7 +109,7 @@ class Best:
 
 def attack_all(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
     """All phases for the points at `rows`."""
-    walk(task, best, rows, None, 2)
+    walk(task, best, rows, None, 2, settled=SETTLED)
     rows = rows[best.standing(rows)]
     if len(rows) == 0:
         return
@@ -116,13 +117,14 @@ def attack_all(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
     for count, steps in PHASES:
         targets = ranked[:, :count]
         for some in _pairs(best, rows, targets, batch):
-            walk(task, best, rows[some // targets.shape[1]], targets.flatten()[some], steps)
+            row, target = rows[some // targets.shape[1]], targets.flatten()[some]
+            walk(task, best, row, target, steps, settled=SETTLED)
     rows = rows[best.standing(rows)]
     if len(rows) == 0:
         return
     for start in directed_starts(task.take(rows)):
         alive = best.standing(rows)
-        walk(task, best, rows[alive], None, 8, start[alive])
+        walk(task, best, rows[alive], None, 8, start[alive], settled=SETTLED)
 
 
 def _pairs(best: Best, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Tensor]:
@@ -141,10 +143,13 @@ def walk(
     targets: Tensor | None,
     steps: int,
     start: Tensor | None = None,
+    *,
+    settled: float = 0.0,
 ) -> None:
     """`steps` full linear steps of the points at `rows`, toward targets or the best foreign output.
 
-    From the points themselves, or from perturbations `start`. Broken points end.
+    From the points themselves, or from perturbations `start`. Broken points end, and those of which
+    a step moves no coordinate by more than a share `settled` of the radius.
     """
     delta = torch.zeros_like(task.x[rows]) if start is None else start
     for step in range(steps + 1):
@@ -158,8 +163,10 @@ def walk(
             return
         weight = pair_weights(task, out, own, targets)
         gradient = task.form.gradient(point, slope, weight)
-        new = task.ball.take(rows).linear_maximum(torch.nan_to_num(gradient), task.x[rows])
-        on = best.standing(rows) & (new != delta).any(1)
+        ball = task.ball.take(rows)
+        new = ball.linear_maximum(torch.nan_to_num(gradient), task.x[rows])
+        little = (settled * ball.radii(new)).to(new.dtype).unsqueeze(1)
+        on = best.standing(rows) & ((new - delta).abs() > little).any(1)
         rows, delta = rows[on], new[on]
         targets = None if targets is None else targets[on]
 
