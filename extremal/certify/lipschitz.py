@@ -75,7 +75,7 @@ def lipschitz_bound(pairs: Pairs, move: Move) -> Tensor:
 
 def _layers(net: nn.Module) -> list[nn.Module]:
     """The layers in their order, without the nn.Sequentials around them."""
-    if type(net) is nn.Sequential:
+    if isinstance(net, nn.Sequential) and type(net).forward is nn.Sequential.forward:
         return [layer for part in net for layer in _layers(part)]
     return [net]
 

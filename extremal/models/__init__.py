@@ -1,5 +1,6 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
+from extremal.models.deep import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
 from extremal.models.effective import Polar, Reduction, polar
 from extremal.models.extractor import extractor, features, through
 from extremal.models.files import load, load_noted, save
@@ -25,16 +26,21 @@ from extremal.models.shallow import Shallow, best_gap, core, is_shallow, read_li
 from extremal.models.shipped import shipped
 
 __all__ = [
+    "ACTIVATIONS",
+    "MLP",
     "Balanced",
     "BayesClassifier",
+    "DeepPReLU",
     "Explicit",
     "Gaussian",
     "Grouped",
     "Initialisation",
     "Kaiming",
+    "PReLULayer",
     "PReLUNet",
     "ParameterGradient",
     "Polar",
+    "PowerReLU",
     "Preparation",
     "Reduction",
     "Shallow",
@@ -54,6 +60,7 @@ __all__ = [
     "load_noted",
     "margin",
     "margin_gradient",
+    "mlp",
     "output_margins",
     "polar",
     "read_like",
