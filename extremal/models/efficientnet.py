@@ -78,11 +78,7 @@ class EfficientNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The features (n, width) of images (n, 3, h, w)."""
-        rule = "be a floating-point tensor of shape (n, 3, height, width)"
-        _check.instance("images", images, Tensor, rule)
-        good = images.ndim == 4 and images.shape[1] == 3 and images.is_floating_point()
-        seen = f"shape {tuple(images.shape)} of {images.dtype}"
-        _check.require(good and images.numel() > 0, "images", rule, seen)
+        check_images(images)
         x = self._resized(images.to(self.stem.weight.dtype)) * (255 / 128) - 127 / 128
         x = x.contiguous(memory_format=torch.channels_last)
         return self.head(self.blocks(self.stem(x))).mean((2, 3))
@@ -94,6 +90,16 @@ class EfficientNet(nn.Module):
         return functional.interpolate(
             images, (self.size, self.size), mode="bilinear", antialias=max(sides) > self.size
         )
+
+
+def check_images(images: object) -> None:
+    """Require images (n, 3, height, width) of real numbers, at least one."""
+    rule = "be a floating-point tensor of shape (n, 3, height, width)"
+    _check.instance("images", images, Tensor, rule)
+    assert isinstance(images, Tensor)
+    good = images.ndim == 4 and images.shape[1] == 3 and images.is_floating_point()
+    seen = f"shape {tuple(images.shape)} of {images.dtype}"
+    _check.require(good and images.numel() > 0, "images", rule, seen)
 
 
 class _Bottleneck(nn.Module):

@@ -13,7 +13,7 @@ from torch.nn import functional
 from extremal import _check
 from extremal._files import as_path, read_tensors
 from extremal.data.fetch import DataError
-from extremal.models.efficientnet import fingerprint
+from extremal.models.efficientnet import check_images, fingerprint
 
 RESNET50, RESNET101, RESNET152 = (3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3)  # bottlenecks a stage
 _EPSILON = 1e-5  # of the batch norms
@@ -66,11 +66,7 @@ class ResNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """The features (n, width) of images (n, 3, h, w)."""
-        rule = "be a floating-point tensor of shape (n, 3, height, width)"
-        _check.instance("images", images, Tensor, rule)
-        good = images.ndim == 4 and images.shape[1] == 3 and images.is_floating_point()
-        seen = f"shape {tuple(images.shape)} of {images.dtype}"
-        _check.require(good and images.numel() > 0, "images", rule, seen)
+        check_images(images)
         x = (images.to(self._mean.dtype) - self._mean) / self._std
         x = self.stem(x.contiguous(memory_format=torch.channels_last)).relu_()
         x = functional.max_pool2d(x, 3, stride=2, padding=1)

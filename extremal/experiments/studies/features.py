@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from extremal import _check, measure, models, train
+from extremal import _check, measure, models
 from extremal.data import Dataset
 from extremal.experiments.studies.feature_sources import source
+from extremal.experiments.studies.learning import trained
 from extremal.experiments.studies.robust import area, three_ways
 from extremal.experiments.trial import Outcome
 
@@ -29,7 +30,7 @@ def features(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     parts = split(grouped, params["train_share"], generator=generator)
     learn, test, clipped = boxed(*parts, box=params["box"])
     net = _network(learn, params, generator)
-    curves = _trained(net, learn, test, params, generator)
+    curves = trained(net, learn, test, params, generator)
     attacked = test.take(slice(params["attacked_points"]))
     robust = _robustness(net, attacked, params, generator)
     shown, cosines = _clusters(learn, params)
@@ -95,40 +96,6 @@ def _network(
         init=models.Kaiming(),
         generator=generator,
     )
-
-
-def _trained(
-    net: models.PReLUNet,
-    learn: Dataset,
-    test: Dataset,
-    params: Mapping[str, Any],
-    generator: torch.Generator,
-) -> dict[str, Any]:
-    """Adam on the cross-entropy; accuracies and stable rank of hidden values on the way."""
-    some = learn.x[: params["rank_points"]]
-
-    def rank(now: nn.Module) -> float:
-        assert isinstance(now, models.PReLUNet)
-        return measure.stable_rank(now.hidden(some))
-
-    each = -(-len(learn) // params["batch"])  # steps of an epoch
-    record = train.Record(
-        at=[each * epoch for epoch in params["recorded"]],
-        watch={"test_accuracy": lambda now: measure.accuracy(now, test), "stable_rank": rank},
-    )
-    path = train.adam(
-        net,
-        learn,
-        lr=params["lr"],
-        batch=params["batch"],
-        epochs=params["epochs"],
-        record=record,
-        generator=generator,
-    )
-    names = {"accuracy": "train_accuracy"}
-    curves = {names.get(name, name): values.tolist() for name, values in path.values.items()}
-    last = {f"final_{name}": values[-1] for name, values in curves.items()}
-    return {"epoch": [time / each for time in path.times.tolist()], **curves, **last}
 
 
 def _robustness(

@@ -10,10 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
+from extremal.experiments.studies.learning import trained
 from extremal.experiments.studies.robust import area, three_ways
 from extremal.experiments.trial import Outcome
 
@@ -32,7 +33,7 @@ def images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     net = train.mnist_network(
         params["p"], learn, width=params["width"], outputs=outputs, generator=generator
     )
-    numbers = _trained(net, learn, test, params, generator)
+    numbers = trained(net, learn, test, params, generator)
     bracketed = generator.initial_seed() < params["certified_seeds"]
     few = params["certified_points"] if bracketed else 0
     seen = test.take(slice(params["attacked_points"]))
@@ -66,39 +67,6 @@ def _split(params: Mapping[str, Any]) -> tuple[Dataset, Dataset, Dataset | None]
     scaled = replace(test, x=(test.x * 255.0).round_().div_(256.0))
     first, last = data.published_split(learn)
     return first.relabel(groups), last.relabel(groups), scaled.relabel(groups)
-
-
-def _trained(
-    net: models.PReLUNet,
-    learn: Dataset,
-    test: Dataset,
-    params: Mapping[str, Any],
-    generator: torch.Generator,
-) -> dict[str, Any]:
-    """Train in place; accuracies and stable rank at the epochs `recorded`, and at both ends."""
-    some = learn.x[: params["rank_points"]]
-
-    def rank(now: nn.Module) -> float:
-        assert isinstance(now, models.PReLUNet)
-        return measure.stable_rank(now.hidden(some))
-
-    each = -(-len(learn) // params["batch"])  # steps of an epoch
-    path = train.adam(
-        net,
-        learn,
-        lr=params["lr"],
-        batch=params["batch"],
-        epochs=params["epochs"],
-        record=train.Record(
-            at=[each * epoch for epoch in params["recorded"]],
-            watch={"test_accuracy": lambda now: measure.accuracy(now, test), "stable_rank": rank},
-        ),
-        generator=generator,
-    )
-    names = {"accuracy": "train_accuracy"}
-    curves = {names.get(name, name): value.tolist() for name, value in path.values.items()}
-    last = {f"final_{name}": value[-1] for name, value in curves.items()}
-    return {"epoch": [time / each for time in path.times.tolist()], **curves, **last}
 
 
 def _robustness(

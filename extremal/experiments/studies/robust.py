@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from extremal import attack, certify, measure
 from extremal.data import Dataset
 from extremal.evaluate import BracketViolation
-
-_SLACK = 1e-6  # by which rounding may put a certified radius above an attacked one, as a share
+from extremal.evaluate.robustness import SLACK
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +86,7 @@ def three_ways(
         few = test.take(slice(certified))
         effort: Any = "tight" if norm == "l2" else "fast"
         lower = certify.certificate(net, few.x, few.y, norm=norm, box=few.box, effort=effort).radius
-    broken = torch.nonzero(lower > worst[: len(lower)] * (1.0 + _SLACK)).squeeze(1)
+    broken = torch.nonzero(lower > worst[: len(lower)] * (1.0 + SLACK)).squeeze(1)
     if len(broken) > 0:
         raise BracketViolation(broken.tolist(), f"{norm}, of a trained network")
     return ThreeWays(norm, wanted, alone, worst, lower)
