@@ -25,6 +25,7 @@ _DRAW = {"l1": uniform.draw_l1, "l2": uniform.draw_l2, "linf": uniform.draw_linf
 # A coordinate with less room than this share of the radius counts as blocked by the box: rounding
 # leaves about 1e-7 of it in float32, and a steepest step must not go on pushing there.
 _BLOCKED = 1e-5
+_ROWS = 256  # at a time, so that float64 copies stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,11 +130,13 @@ class Ball:
         |point_i - x_i| <= |delta_i| holds exactly: where rounding to nearest went farther, the
         neighbouring number on x's side is taken.
         """
-        point = x + delta
-        over = (point.double() - x.double()).abs() > delta.double().abs()
-        point = torch.where(over, torch.nextafter(point, x), point)
         limits = self.limits(x)
-        return point if limits is None else torch.clamp(point, *limits)
+        points = torch.empty_like(x)
+        for to, here, move in zip(*(part.split(_ROWS) for part in (points, x, delta)), strict=True):
+            point = here + move
+            over = (point.double() - here.double()).abs() > move.double().abs()
+            torch.where(over, torch.nextafter(point, here), point, out=to)
+        return points if limits is None else points.clamp_(*limits)
 
     def bounds(self, x: Tensor) -> Bounds | None:
         """What the box leaves to perturbations of x: (low - x, high - x), each (n, dim).

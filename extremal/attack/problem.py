@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
 from extremal.attack.search import clearly_broken
-from extremal.models import Preparation, Shallow, core, read_like, shallow
+from extremal.models import Preparation, Shallow, core, read_like, reductions, shallow
 
 _FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32
 _COARSE = 1e-3  # what exploring may, where it leaves far fewer neurons
@@ -36,6 +36,11 @@ class Problem:
 
     def __len__(self) -> int:
         return len(self.x)
+
+    @property
+    def widest(self) -> int:
+        """The number of neurons or of coordinates, whichever is larger."""
+        return max(self.x.shape[1], len(self.form.directions))
 
     def take(self, rows: Tensor) -> Problem:
         """The problem of the chosen points."""
@@ -70,8 +75,8 @@ def problem(
     With `coarse` the network may be changed by a thousandth, where that leaves few neurons; with
     `whole` none of them is left out, for points where the others are silent.
     """
-    fine = net if whole else _effective(net)
-    form = shallow(_coarser(net, fine) if coarse else fine, x.dtype)
+    fine, coarser = (net, net) if whole else _effective(net)
+    form = shallow(coarser if coarse else fine, x.dtype)
     assert form is not None
     own = form.own(y)
     plain = ball.norm == "l2" and ball.box is None
@@ -97,19 +102,20 @@ def problem(
     return Problem(small, inside, own, ball, fine, basis, beyond)
 
 
-def _effective(net: nn.Module) -> nn.Module:
-    """The network without neurons that do not matter to a search in float32."""
+def _effective(net: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The network without neurons that do not matter to a search in float32, and a coarser one.
+
+    The coarser one differs by a thousandth, if it is far smaller for it, or is the first.
+    """
     inner = core(net)
-    return net if inner.hidden_bias is not None else read_like(inner.effective(_FINE), net)
-
-
-def _coarser(net: nn.Module, fine: nn.Module) -> nn.Module:
-    """A network that differs by a thousandth, if it is far smaller than `fine`, or that."""
-    width = core(fine).width
-    if core(net).hidden_bias is not None or width <= _MANY:
-        return fine
-    fewer = core(net).effective(_COARSE)
-    return read_like(fewer, net) if 8 * fewer.width < width else fine
+    if inner.hidden_bias is not None:
+        return net, net
+    made = reductions(inner, (_FINE, _COARSE))
+    fine = coarse = next(made)
+    if fine.width > _MANY:
+        fewer = next(made)
+        coarse = fewer if 8 * fewer.width < fine.width else fine
+    return read_like(fine, net), read_like(coarse, net)
 
 
 def _span(directions: Tensor) -> Tensor:

@@ -46,6 +46,7 @@ AROUND, STEPS = 32, 5  # directions all around where neurons are few, and steps 
 SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
 DOUBLINGS = 8  # of the radius, where nothing was found
 POLISH = 3  # full linear steps at each of them
+SMALL = 64  # neurons and coordinates below which more points are taken at a time
 
 
 def shortest(
@@ -63,8 +64,8 @@ def shortest(
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
     linear steps just under the radius found, as long as they succeed; and last linearised steps on
-    the network itself. Deterministic. `batch` is the number of points at a time. Any other
-    network is a ValueError.
+    the network itself. Deterministic. `batch` is the number of points at a time, or more where
+    only a few neurons matter. Any other network is a ValueError.
     """
     y = check_points(net, x, y)
     check_shallow(net)
@@ -86,7 +87,7 @@ def shortest(
 def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
     """The smallest perturbations found in the task's coordinates."""
     best = Shortest.nothing(task, task.enough())
-    for at in batches(len(task), batch):
+    for at in batches(len(task), batch * max(1, SMALL // task.widest)):
         rows = torch.arange(at.start, at.stop, device=task.x.device)
         _linearised(task, best, rows)
         _silence(task, best, rows)
@@ -276,13 +277,13 @@ def _settled(
 
     Longer where the network itself does not take them as broken, by as little as is enough.
     """
-    delta = task.lift(torch.where(best.size.isfinite().unsqueeze(1), best.delta, 0.0))
     form = shallow(task.fine, x.dtype)
     assert form is not None
     fine = Problem(form, x, task.own, task.ball, task.fine)
+    delta = torch.zeros_like(x)
     some = torch.nonzero(best.size.isfinite() & (best.size > 0)).squeeze(1)
     for rows in some.split(batch):
-        delta[rows] = tightened(fine.take(rows), delta[rows])
+        delta[rows] = tightened(task.take(rows), fine.take(rows), best.delta[rows])
     result = _landed(net, x, y, delta, task.ball)
     for stretch in STRETCH:
         left = torch.nonzero(~result.success & best.size.isfinite()).squeeze(1)
@@ -296,4 +297,4 @@ def _settled(
 def _landed(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, like: Ball) -> AttackResult:
     """x + delta, cut by the box, as the re-check sees it."""
     ball = replace(like, radius=like.norms(delta) * (1.0 + SLACK))
-    return verified(net, x, y, ball.land(ball.project(delta, x), x), ball, "shortest")
+    return verified(net, x, y, ball.land(delta, x), ball, "shortest")

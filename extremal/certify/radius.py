@@ -16,12 +16,13 @@ from extremal.attack.recheck import batches, check_points
 from extremal.certify.boxed import boxed_radii
 from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
 from extremal.certify.lipschitz import lipschitz_radii
-from extremal.certify.reduced import StandIn, shared_out, stand_ins
+from extremal.certify.reduced import FEW, StandIn, shared_out, stand_ins
 from extremal.data.dataset import Box
 from extremal.models import double, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
-BATCH = 256  # points at a time
+BATCH = 256  # points at a time,
+MORE = 4  # times as many, at most, where neurons are few
 WEAK = 0.5  # of the attacked radius: below it linear bounds are tried as well
 
 
@@ -109,7 +110,7 @@ def certificate(
         return found.certificate(False)
     work = _Work(net, x, y, ball, effort, attacked, found)
     with Bar("certify", len(x), progress) as bar:
-        for at in batches(len(x), batch):
+        for at in batches(len(x), batch * work.at_once):
             work.certify(at)
             bar.done(at.stop)
     return found.certificate(norm != "l2" and box is not None)
@@ -157,6 +158,11 @@ class _Work:
         self._net, self._x, self._y, self._ball, self._found = net, x, y, ball, found
         self._attacked, self._tight = attacked, effort == "tight"
         self._networks = stand_ins(net)
+
+    @property
+    def at_once(self) -> int:
+        """Times more points at a time, where most of them have a small network in its place."""
+        return min(MORE, max(1, FEW // len(self._networks[0].form.directions)))
 
     def certify(self, at: slice) -> None:
         """All levels for a batch of points."""

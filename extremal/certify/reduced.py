@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal.certify.clustered import Clusters
-from extremal.models import PReLUNet, Reduction, Shallow, core, read_like, shallow
+from extremal.models import PReLUNet, Reduction, Shallow, core, read_like, reductions, shallow
 
 TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f
 FEW = 64  # neurons below which nothing is gained
@@ -58,8 +58,7 @@ def stand_ins(net: nn.Module) -> tuple[StandIn, ...]:
     inner = core(net)
     smaller: list[PReLUNet] = []
     if inner.hidden_bias is None and inner.width > FEW:
-        for tolerance in TOLERANCES:
-            small = inner.effective(tolerance)
+        for small in reductions(inner, TOLERANCES):
             if SMALLER * small.width > inner.width:
                 break
             if smaller and small.width <= LITTLE * smaller[-1].width:

@@ -1,7 +1,7 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
 from extremal.models.deep import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
-from extremal.models.effective import Polar, Reduction, polar
+from extremal.models.effective import Polar, Reduction, polar, reductions
 from extremal.models.extractor import extractor, features, through
 from extremal.models.files import load, load_noted, save
 from extremal.models.foreign import from_authors, from_torch
@@ -64,6 +64,7 @@ __all__ = [
     "output_margins",
     "polar",
     "read_like",
+    "reductions",
     "save",
     "shallow",
     "shipped",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +19,7 @@ from extremal.models.preparation import Preparation
 # leader (the mean moves by at most the mean cost, its normalisation by as much again), and two
 # kinds of allowance share the half of the budget that dropping leaves: 3 * 2 * 2 = 12.
 _SHARE = 1.0 / 12.0
+_ROUNDING = 1e-6  # of a distance that was computed as sqrt(2 - 2 <u, v>), with room to spare
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +75,15 @@ class Reduction:
         return float((change.sum(1) + rest.sum(1) + self.constant).max())
 
 
+@dataclass(frozen=True, eq=False)
+class _Distances:
+    """How far apart the directions of some neurons are."""
+
+    distance: np.ndarray[Any, Any]  # (k, k)
+    place: list[int]  # of each neuron of the network among them
+    closest: list[float]  # (k,): to any other
+
+
 def polar(net: PReLUNet) -> Polar:
     """The neurons of a network in polar form; a zero neuron has direction and contribution zero.
 
@@ -93,26 +105,42 @@ def polar(net: PReLUNet) -> Polar:
         return Polar(directions, torch.where(alive, b / safe, 0.0), v * norms, constant)
 
 
-def reduce(net: PReLUNet, tolerance: float) -> PReLUNet:
-    """The smaller network: negligible neurons dropped, neurons of one direction and offset merged.
+def reductions(net: PReLUNet, tolerances: Iterable[float]) -> Iterator[PReLUNet]:
+    """Smaller networks: negligible neurons dropped, neurons of one direction and offset merged.
 
-    `tolerance` is relative: on the ball of prepared inputs of norm 1, f changes by at most
+    One for each tolerance, made when it is asked for; the distances of neurons are computed once.
+    A tolerance is relative: on the ball of prepared inputs of norm 1, f changes by at most
     tolerance * max_o sum_j |c_oj| relu(1 + offset_j)^p, the most that f could be there, and by the
     rounding of the result's weights to the network's dtype. The result carries its `reduction`,
     whose `bound` counts both and holds for any ball. Neurons that are silent on the whole ball of
     norm 1 (offset <= -1) are dropped, however large they are beyond it. The result's parameters are
     frozen: trained, it would be another network than its `reduction` describes.
     """
-    _check.number("tolerance", tolerance, minimum=0.0)
     old = polar(net)
     mass = old.contributions.abs()
     effect = mass * torch.relu(1.0 + old.offsets) ** net.p
-    budget = tolerance * float(effect.sum(1).max())
-    kept = _worth_keeping(effect.amax(0), budget / 2.0)
-    owner = _merge(old, mass.amax(0), effect.amax(0), kept, net.p, budget)
-    small = _build(net, old, mass.amax(0), owner)
-    small.reduction = _account(old, small, owner, mass)
-    return small.freeze(*dict(small.named_parameters()))
+    budgets = [
+        _check.number("tolerance", tolerance, minimum=0.0) * float(effect.sum(1).max())
+        for tolerance in tolerances
+    ]
+    # |u - v|^2 of all pairs in one product, which rounds; a nearest leader's is computed again.
+    most = torch.nonzero(_worth_keeping(effect.amax(0), min(budgets) / 2.0)).squeeze(1)
+    some = old.directions[most]
+    distance = (2.0 - 2.0 * some @ some.T).clamp(min=0.0).sqrt_()
+    place = torch.zeros_like(mass[0], dtype=torch.int64)
+    place[most] = torch.arange(len(most), device=most.device)
+    known = _Distances(distance.numpy(force=True), place.tolist(), _closest(distance).tolist())
+    for budget in budgets:
+        kept = _worth_keeping(effect.amax(0), budget / 2.0)
+        owner = _merge(old, known, mass.amax(0), effect.amax(0), kept, net.p, budget)
+        small = _build(net, old, mass.amax(0), owner)
+        small.reduction = _account(old, small, owner, mass)
+        yield small.freeze(*dict(small.named_parameters()))
+
+
+def _closest(distance: Tensor) -> Tensor:
+    """The least entry of each row (k,) off the diagonal."""
+    return distance.clone().fill_diagonal_(torch.inf).amin(1)
 
 
 def _worth_keeping(effect: Tensor, budget: float) -> Tensor:
@@ -126,7 +154,13 @@ def _worth_keeping(effect: Tensor, budget: float) -> Tensor:
 
 
 def _merge(
-    old: Polar, mass: Tensor, effect: Tensor, kept: Tensor, p: float, budget: float
+    old: Polar,
+    known: _Distances,
+    mass: Tensor,
+    effect: Tensor,
+    kept: Tensor,
+    p: float,
+    budget: float,
 ) -> Tensor:
     """The merged neuron of each neuron (-1: dropped), by joining leaders in order of mass.
 
@@ -140,24 +174,22 @@ def _merge(
     share = (effect / effect.sum().clamp(min=1e-300)).clamp(min=1.0 / len(indices))
     slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0)
     reach = (_SHARE * budget * share / (mass * slope).clamp(min=1e-300))[indices]
-    # |u - v|^2 of all pairs in one product, which rounds; the nearest leader's is computed again.
-    square = (2.0 - 2.0 * directions @ directions.T).clamp(min=0.0)
-    near = square.clone().fill_diagonal_(torch.inf).amin(1) <= reach**2 + 1e-12
-    distance, shift = square.sqrt_().numpy(force=True), offsets.numpy(force=True)
-    joins = near.tolist()
-    leaders = np.empty(len(indices), dtype=np.int64)
+    within, shift = (reach + _ROUNDING).tolist(), offsets.numpy(force=True)
+    leaders = np.empty((2, len(indices)), dtype=np.int64)  # places in `indices`, in `known`
     count = 0
     for place, j in enumerate(indices.tolist()):
-        if count and joins[place]:
-            some = leaders[:count]
-            best = int((distance[place, some] + np.abs(shift[some] - shift[place])).argmin())
-            leader = int(some[best])
+        at = known.place[j]
+        if count and known.closest[at] <= within[place]:
+            some = leaders[:, :count]
+            gaps = known.distance[at, some[1]] + np.abs(shift[some[0]] - shift[place])
+            best = int(gaps.argmin())
+            leader = int(some[0, best])
             gap = torch.linalg.vector_norm(directions[leader] - directions[place])
             if gap + (offsets[leader] - offsets[place]).abs() <= reach[place]:
                 owner[j] = best
                 continue
         owner[j] = count
-        leaders[count] = place
+        leaders[:, count] = place, at
         count += 1
     return owner
 

@@ -179,12 +179,12 @@ class PReLUNet(nn.Module):
 
         Neurons of one direction (and offset) are merged, negligible ones dropped;
         `.reduction.bound(radius)` on the result bounds the largest change of f on a ball. See
-        `extremal.models.effective.reduce` for what `tolerance` means. All parameters of the result
+        `extremal.models.reductions` for what `tolerance` means. All parameters of the result
         are frozen, and training it is refused: the bound holds for the weights it was made with.
         """
-        from extremal.models.effective import reduce  # noqa: PLC0415 - it builds PReLUNets itself
+        from extremal.models.effective import reductions  # noqa: PLC0415 - it builds PReLUNets
 
-        return reduce(self, tolerance)
+        return next(reductions(self, [tolerance]))
 
     def save(self, path: str | Path) -> None:
         """Write the network as a safetensors file with a JSON header; `models.load` reads it."""
