@@ -147,9 +147,9 @@ class Ball:
         if limits is None:
             return None
         low, high = limits[0] - x, limits[1] - x
-        inside = bool(low.max() <= 0) and bool(high.min() >= 0)
-        seen = f"coordinates in [{float(x.min()):g}, {float(x.max()):g}]"
-        _check.require(inside, "x", "lie in the box", seen)
+        if not (bool(low.max() <= 0) and bool(high.min() >= 0)):
+            seen = f"coordinates in [{float(x.min()):g}, {float(x.max()):g}]"
+            _check.require(False, "x", "lie in the box", seen)
         return low, high
 
 

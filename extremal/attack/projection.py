@@ -6,7 +6,6 @@ Perturbations `delta` are (n, dim), radii (n, 1) in float64, and `bounds` the pa
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,8 @@ import torch
 from torch import Tensor
 
 Bounds = tuple[Tensor, Tensor]
+
+_NEWTON, _PASSES = 12, 200  # Newton's steps alone; all of them, every second one a half then
 
 ORDERS = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
 
@@ -72,9 +73,9 @@ def project_l1(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
     zero where clipping alone is enough.
     """
     room = None if bounds is None else room_along(delta, bounds)
-    size = delta.abs().double()
-    tau = soft_threshold(size, None if room is None else room.double(), radius)
-    kept = (size - tau).clamp(min=0.0).to(delta.dtype)
+    size = delta.abs()
+    tau = soft_threshold(size, room, radius)
+    kept = (size - tau.to(size.dtype)).clamp_(min=0.0)
     if room is not None:
         kept = torch.minimum(kept, room)
     return shrunk(torch.copysign(kept, delta), "l1", radius)
@@ -88,28 +89,28 @@ def clipped_scale(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     at radius / ||size||, t rises, C grows, and once C stands still t is exact. It takes a handful
     of passes where sorting the breakpoints room_i / size_i costs as much as a network.
     """
-    largest = size.amax(1, keepdim=True).double()
+    largest = size.amax(1, keepdim=True)
     unit = torch.where(largest > 0, largest, 1.0)
-    a, b = size.double() / unit, room.double().clamp(max=2.0 * radius)  # more never binds
-    full = torch.where(a > 0, b / torch.where(a > 0, a, 1.0), torch.inf)  # t that clips it
+    whole = torch.where(radius > 0, radius, 1.0).to(size.dtype)
+    a, b = size / unit, (room / whole).clamp_(max=2.0)  # in units of the radius; more never binds
     length = torch.linalg.vector_norm(a, dim=1)  # >= 1, or 0 for a zero row
-    t = torch.where(length > 0, radius.squeeze(1) / torch.where(length > 0, length, 1.0), 0.0)
+    t = torch.where(length > 0, 1.0 / torch.where(length > 0, length, 1.0), 0.0)
     out, rows, count = t.clone(), torch.arange(len(t), device=t.device), torch.full_like(t, -1)
-    a2, b2, target = a.square(), b.square(), radius.square().squeeze(1)
+    a2, b2 = a.square(), b.square()
     while True:
-        clipped = full <= t.unsqueeze(1)
+        clipped = t.unsqueeze(1) * a >= b
         grown = clipped.sum(1)
         moving = grown != count
         out[rows] = t
         if not bool(moving.any()):
-            return out.unsqueeze(1) / unit
+            return out.unsqueeze(1) * (radius / unit)
         if 2 * int(moving.sum()) < len(rows):
-            full, a2, b2, target = (part[moving] for part in (full, a2, b2, target))
+            a, b, a2, b2 = (part[moving] for part in (a, b, a2, b2))
             rows, t, clipped, grown = (part[moving] for part in (rows, t, clipped, grown))
         count = grown
-        held = clipped.double()
+        held = clipped.to(a.dtype)
         spent, rest = torch.linalg.vecdot(held, b2), torch.linalg.vecdot(1.0 - held, a2)
-        solved = ((target - spent).clamp(min=0.0) / torch.where(rest > 0, rest, 1.0)).sqrt()
+        solved = ((1.0 - spent).clamp(min=0.0) / torch.where(rest > 0, rest, 1.0)).sqrt()
         t = torch.where(rest > 0, torch.maximum(t, solved), t)
 
 
@@ -117,61 +118,58 @@ def soft_threshold(size: Tensor, room: Tensor | None, radius: Tensor) -> Tensor:
     """The smallest tau >= 0 (n, 1) with s(tau) = sum_i clip(size_i - tau, 0, room_i) <= radius.
 
     s = sum relu(size_i - tau) - sum relu(size_i - room_i - tau) falls, and is linear between its
-    breakpoints size_i and size_i - room_i. The last breakpoint at which it is still above the
-    radius is searched among each kind of them, sorted, and the segment that begins there solved.
+    breakpoints size_i and size_i - room_i. Newton's steps, or halves of what is left where those
+    lead out of it, go on until one of them passes no breakpoint: that one is exact.
     """
     kinds = [_Tails.of(size)] if room is None else [_Tails.of(size), _Tails.of(size - room)]
-
-    def line(tau: Tensor) -> tuple[Tensor, Tensor]:
-        """Right of tau, s is mass - slope * its argument."""
-        found = [kind.above(tau) for kind in kinds]
-        mass, slope = found[0]
-        return (mass, slope) if room is None else (mass - found[1][0], slope - found[1][1])
-
-    def reached(tau: Tensor) -> Tensor:
-        mass, slope = line(tau)
-        return mass - slope * tau
-
-    begin = torch.zeros_like(radius)
-    enough = reached(begin) <= radius
-    for kind in kinds:
-        begin = torch.maximum(begin, kind.last(lambda tau: reached(tau) > radius))
-    mass, slope = line(begin)
-    tau = torch.maximum(begin, (mass - radius) / slope.clamp(min=1.0))
-    return torch.where(enough, 0.0, tau)
+    low, high = torch.zeros_like(radius), size.amax(1, keepdim=True).double()
+    tau = low
+    mass, slope, place = _line(kinds, tau)
+    done = mass <= radius
+    for number in range(_PASSES):
+        if bool(done.all()):
+            break
+        above = mass - slope * tau > radius
+        low, high = torch.where(above, tau, low), torch.where(above, high, tau)
+        solved = (mass - radius) / slope.clamp(min=1.0)
+        newton = (slope > 0) & (solved >= low) & (solved <= high)
+        if number >= _NEWTON and number % 2 == 1:
+            newton = torch.zeros_like(newton)
+        new = torch.where(newton, solved, 0.5 * (low + high))
+        tau = torch.where(done, tau, new)
+        mass, slope, now = _line(kinds, tau)
+        done, place = done | (newton & (now == place)), now
+    return torch.where(done, tau, high)
 
 
 @dataclass(frozen=True, eq=False)
 class _Tails:
-    """Rows of numbers, each sorted upward, and the sums of what lies behind each place."""
+    """Rows of numbers, those below zero taken as zero, sorted upward; and the sums before each."""
 
-    values: Tensor  # (n, m)
-    sums: Tensor  # (n, m + 1), the last one zero
+    values: Tensor  # (n, m) float64
+    sums: Tensor  # (n, m + 1), the first one zero
 
     @classmethod
     def of(cls, numbers: Tensor) -> _Tails:
-        values = sorted_rows(numbers)
-        sums = torch.nn.functional.pad(values, (0, 1)).flip(1).cumsum(1).flip(1)
+        values = sorted_rows(numbers.clamp(min=0.0)).double()
+        sums = values.new_zeros(len(values), values.shape[1] + 1)
+        torch.cumsum(values, 1, out=sums[:, 1:])
         return cls(values, sums)
 
     def above(self, tau: Tensor) -> tuple[Tensor, Tensor]:
-        """The sum and the number of each row's numbers > tau (n, 1)."""
-        at = torch.searchsorted(self.values, tau.contiguous(), right=True)
-        return self.sums.gather(1, at), (self.values.shape[1] - at).to(tau.dtype)
+        """The sum and the number of each row's numbers > tau (n, 1), where tau >= 0."""
+        at = torch.searchsorted(self.values, tau, right=True)
+        return self.sums[:, -1:] - self.sums.gather(1, at), self.values.shape[1] - at
 
-    def last(self, holds: Callable[[Tensor], Tensor]) -> Tensor:
-        """Each row's largest number (n, 1) at which something holds that stops holding once.
 
-        Minus infinity where it holds nowhere.
-        """
-        low = torch.full_like(self.sums[:, :1], -1, dtype=torch.int64)
-        high = torch.full_like(low, self.values.shape[1])
-        while bool((high - low > 1).any()):
-            middle = (low + high) // 2
-            here = holds(self.values.gather(1, middle.clamp(min=0)))
-            low, high = torch.where(here, middle, low), torch.where(here, high, middle)
-        found = self.values.gather(1, low.clamp(min=0))
-        return torch.where(low >= 0, found, -torch.inf)
+def _line(kinds: list[_Tails], tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Right of tau, s is mass - slope * its argument; and a number for the piece that this is."""
+    mass, slope = kinds[0].above(tau)
+    if len(kinds) == 1:
+        return mass, slope.to(tau.dtype), slope
+    less, fewer = kinds[1].above(tau)
+    piece = slope * kinds[1].sums.shape[1] + fewer
+    return mass - less, (slope - fewer).to(tau.dtype), piece
 
 
 def falling_order(numbers: Tensor) -> Tensor:

@@ -64,8 +64,8 @@ def shortest(
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
     linear steps just under the radius found, as long as they succeed; and last linearised steps on
-    the network itself. Deterministic. `batch` is the number of points at a time, or more where
-    only a few neurons matter. Any other network is a ValueError.
+    the network itself. Deterministic. `batch` is the number of points at a time; not less than
+    the default one, it grows where only a few neurons matter. Any other network is a ValueError.
     """
     y = check_points(net, x, y)
     check_shallow(net)
@@ -87,7 +87,8 @@ def shortest(
 def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
     """The smallest perturbations found in the task's coordinates."""
     best = Shortest.nothing(task, task.enough())
-    for at in batches(len(task), batch * max(1, SMALL // task.widest)):
+    more = max(1, SMALL // task.widest) if batch >= BATCH else 1
+    for at in batches(len(task), more * batch):
         rows = torch.arange(at.start, at.stop, device=task.x.device)
         _linearised(task, best, rows)
         _silence(task, best, rows)

@@ -110,7 +110,7 @@ def certificate(
         return found.certificate(False)
     work = _Work(net, x, y, ball, effort, attacked, found)
     with Bar("certify", len(x), progress) as bar:
-        for at in batches(len(x), batch * work.at_once):
+        for at in batches(len(x), batch * (work.more if batch >= BATCH else 1)):
             work.certify(at)
             bar.done(at.stop)
     return found.certificate(norm != "l2" and box is not None)
@@ -160,7 +160,7 @@ class _Work:
         self._networks = stand_ins(net)
 
     @property
-    def at_once(self) -> int:
+    def more(self) -> int:
         """Times more points at a time, where most of them have a small network in its place."""
         return min(MORE, max(1, FEW // len(self._networks[0].form.directions)))
 
