@@ -7,7 +7,7 @@ import torch
 
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import SCALES, Store, film, get, names, run, summarise
-from extremal.experiments.studies.conjecture import _bracket, half_radius
+from extremal.experiments.studies.bracket import bracket, half_radius
 from extremal.models import average_classifier
 
 
@@ -107,7 +107,7 @@ def test_the_bracket_of_the_average_classifier():
     mixture = OrthonormalMixture(5, 1, 1, 0.0)
     x = mixture.centers[[0, 1, 0, 1]]
     data = Dataset(x, torch.tensor([1, -1, 1, 1]))
-    numbers = _bracket(
+    numbers = bracket(
         average_classifier(mixture), data, [0.0, 0.69, 0.72], generator=torch.Generator()
     )
     assert numbers["robust_accuracy"] == [0.75, 0.75, 0.0]

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extremal import attack, certify, measure, models, train
+from extremal import attack, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.experiments.studies.bracket import bracket, half_radius
+from extremal.experiments.studies.robust import share
 from extremal.experiments.trial import Outcome
-
-_LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
 
 
 def conjecture(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -136,7 +136,7 @@ def _robustness(
     radii = params["radii"]
     numbers: dict[str, Any] = {"radius": list(radii)}
     if params.get("bracket", False):
-        numbers |= _bracket(net, test, radii, generator)
+        numbers |= bracket(net, test, radii, generator)
     else:
         worst = attack.accuracy_curve(net, test, radii, generator=generator).accuracy.tolist()
         numbers |= {"robust_accuracy": worst, "half_radius": half_radius(radii, worst)}
@@ -145,57 +145,6 @@ def _robustness(
         return numbers
     alone = attack.radii_pgd(net, test.x, test.y, radii=radii, steps=steps, step=step)
     # The re-check's slack may leave a norm above the radius by a share of 1e-5.
-    pgd = [_share(alone.radius > radius * (1.0 + 1e-5)) for radius in radii]
+    pgd = [share(alone.radius > radius * (1.0 + 1e-5)) for radius in radii]
     numbers |= {"robust_accuracy_pgd": pgd, "half_radius_pgd": half_radius(radii, pgd)}
     return numbers
-
-
-def _bracket(
-    net: models.PReLUNet, test: Dataset, radii: list[float], generator: torch.Generator
-) -> dict[str, Any]:
-    """Accuracy from above and below: each point's attacked radius, and its certified one.
-
-    `half_radius` is the median of the attacked radii, and `bracket_gap` the share 1 - certified /
-    attacked that is left between the two, 0 for a misclassified point.
-    """
-    found = attack.minimal(net, test.x, test.y, generator=generator)
-    upper = found.radius
-    lower = certify.certificate(net, test.x, test.y, attacked=found.x_adv).radius
-    right = upper > 0
-    gap = torch.where(right, 1.0 - lower / upper, 0.0)
-    return {
-        "robust_accuracy": [_share(upper > radius) for radius in radii],
-        "certified_accuracy": [_share(right & (lower >= radius)) for radius in radii],
-        "half_radius": float(upper.median()),
-        "half_radius_certified": float(lower.median()),
-        "bracket_gap": float(gap.median()),
-        "bracket_gap_99": _quantiles(gap, [0.99])[0],
-        "quantile_levels": _LEVELS,
-        "attacked_quantiles": _quantiles(upper, _LEVELS),
-        "certified_quantiles": _quantiles(lower, _LEVELS),
-    }
-
-
-def _share(mask: Tensor) -> float:
-    return float(mask.double().mean())
-
-
-def _quantiles(values: Tensor, levels: list[float]) -> list[float]:
-    """The values at ranks `levels`, with none made up between two of them, since some are inf."""
-    at = torch.tensor(levels, dtype=values.dtype, device=values.device)
-    found: list[float] = values.quantile(at, interpolation="nearest").tolist()
-    return found
-
-
-def half_radius(radii: list[float], accuracy: list[float]) -> float:
-    """The radius at which an accuracy curve crosses one half, linear between its points.
-
-    Infinite where it never falls so far, 0 where it starts below.
-    """
-    if accuracy[0] < 0.5:
-        return 0.0
-    for i in range(1, len(radii)):
-        if accuracy[i] < 0.5:
-            share = (accuracy[i - 1] - 0.5) / (accuracy[i - 1] - accuracy[i])
-            return radii[i - 1] + share * (radii[i] - radii[i - 1])
-    return float("inf")

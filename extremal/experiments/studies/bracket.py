@@ -1,0 +1,61 @@
+"""Robust accuracy against radius from both sides, as numbers that a trial keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from extremal import attack, certify
+from extremal.data import Dataset
+from extremal.experiments.studies.robust import share
+
+_LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
+
+
+def bracket(
+    net: nn.Module, test: Dataset, radii: list[float], generator: torch.Generator
+) -> dict[str, Any]:
+    """Accuracy from above and below: each point's attacked radius, and its certified one.
+
+    `half_radius` is the median of the attacked radii, and `bracket_gap` the share 1 - certified /
+    attacked that is left between the two, 0 for a misclassified point.
+    """
+    found = attack.minimal(net, test.x, test.y, generator=generator)
+    upper = found.radius
+    lower = certify.certificate(net, test.x, test.y, attacked=found.x_adv).radius
+    right = upper > 0
+    gap = torch.where(right, 1.0 - lower / upper, 0.0)
+    return {
+        "robust_accuracy": [share(upper > radius) for radius in radii],
+        "certified_accuracy": [share(right & (lower >= radius)) for radius in radii],
+        "half_radius": float(upper.median()),
+        "half_radius_certified": float(lower.median()),
+        "bracket_gap": float(gap.median()),
+        "bracket_gap_99": _quantiles(gap, [0.99])[0],
+        "quantile_levels": _LEVELS,
+        "attacked_quantiles": _quantiles(upper, _LEVELS),
+        "certified_quantiles": _quantiles(lower, _LEVELS),
+    }
+
+
+def _quantiles(values: Tensor, levels: list[float]) -> list[float]:
+    """The values at ranks `levels`, with none made up between two of them, since some are inf."""
+    at = torch.tensor(levels, dtype=values.dtype, device=values.device)
+    found: list[float] = values.quantile(at, interpolation="nearest").tolist()
+    return found
+
+
+def half_radius(radii: list[float], accuracy: list[float]) -> float:
+    """The radius at which an accuracy curve crosses one half, linear between its points.
+
+    Infinite where it never falls so far, 0 where it starts below.
+    """
+    if accuracy[0] < 0.5:
+        return 0.0
+    for i in range(1, len(radii)):
+        if accuracy[i] < 0.5:
+            share = (accuracy[i - 1] - 0.5) / (accuracy[i - 1] - accuracy[i])
+            return radii[i - 1] + share * (radii[i] - radii[i - 1])
+    return float("inf")
