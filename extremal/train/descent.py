@@ -28,17 +28,19 @@ def gd(
     *,
     loss: LossName | Loss = "exp",
     lr: float,
+    momentum: float = 0.0,
     steps: int,
     record: Record | None = None,
 ) -> Trajectory:
     """Full-batch gradient descent: theta <- theta - lr grad L(theta), `steps` times.
 
-    The network is trained in place; times are lr times steps, the flow time that GD approximates.
+    With `momentum` m in [0, 1) heavy balls: s <- m s + grad L(theta), theta <- theta - lr s. The
+    network is trained in place; times are steps of lr / (1 - m), the flow time it approximates.
     """
     _check_dataset(train)
     whole = itertools.repeat((train.x, train.y))
-    step = _plain(net, as_loss(loss), lr)
-    return _descend(net, train, as_loss(loss), lr, steps, record, whole, step, "gd", lr)
+    step, clock = _rule(net, as_loss(loss), lr, momentum)
+    return _descend(net, train, as_loss(loss), lr, steps, record, whole, step, "gd", clock)
 
 
 def sgd(
@@ -47,6 +49,7 @@ def sgd(
     *,
     loss: LossName | Loss = "exp",
     lr: float,
+    momentum: float = 0.0,
     batch: int,
     steps: int,
     record: Record | None = None,
@@ -54,12 +57,12 @@ def sgd(
 ) -> Trajectory:
     """Mini-batch SGD: each epoch visits the data once, in random order, `batch` points at a time.
 
-    The network is trained in place; times are lr times steps. Min & Vidal 2024 use lr = 0.2 and
-    batch = 100.
+    The network is trained in place; `momentum` and times are as in `gd`. Min & Vidal 2024 use
+    lr = 0.2 and batch = 100, without momentum.
     """
     batches = _batches(train, batch, generator)
-    step = _plain(net, as_loss(loss), lr)
-    return _descend(net, train, as_loss(loss), lr, steps, record, batches, step, "sgd", lr)
+    step, clock = _rule(net, as_loss(loss), lr, momentum)
+    return _descend(net, train, as_loss(loss), lr, steps, record, batches, step, "sgd", clock)
 
 
 def _descend(
@@ -116,20 +119,27 @@ def _check_dataset(train: object) -> None:
     _check.instance("train", train, Dataset, "be a Dataset")
 
 
-def _plain(net: nn.Module, loss: Loss, lr: float) -> Step:
-    """theta <- theta - lr grad L(theta), without a copy of the gradient where we know how."""
+def _rule(net: nn.Module, loss: Loss, lr: float, momentum: float) -> tuple[Step, float]:
+    """The step of gradient descent, with the flow time that one is worth.
+
+    Without momentum no copy of the gradient is made where we know how.
+    """
     parts = trainable(net)
-    if isinstance(net, PReLUNet):
-        return lambda x, y: descend(net, x, y, loss, lr)
+    _check.number("lr", lr, above=0.0)
+    kept = _check.number("momentum", momentum, minimum=0.0)
+    _check.require(kept < 1.0, "momentum", "be below 1", momentum)
+    if isinstance(net, PReLUNet) and kept == 0.0:
+        return lambda x, y: descend(net, x, y, loss, lr), lr
+    speeds = {name: torch.zeros_like(part, requires_grad=False) for name, part in parts.items()}
 
     def step(x: Tensor, y: Tensor) -> Tensor:
         value, gradient = loss_and_gradient(net, x, y, loss)
         with torch.no_grad():
             for name, part in parts.items():
-                part.sub_(gradient[name], alpha=lr)
+                part.sub_(speeds[name].mul_(kept).add_(gradient[name]), alpha=lr)
         return value
 
-    return step
+    return step, lr / (1.0 - kept)
 
 
 def _batches(

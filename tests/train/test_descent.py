@@ -81,6 +81,28 @@ def test_each_epoch_of_sgd_visits_each_point_once():
     assert run.times.tolist() == pytest.approx([0.0, 0.09])
 
 
+@pytest.mark.parametrize("batch", [None, 4])
+def test_momentum_is_the_heavy_ball_of_pytorch(batch):
+    net, data = problem(3.0)
+    twin = Twin(net)
+    settings = {"loss": "logistic", "lr": 0.05, "momentum": 0.9, "steps": 12}
+    if batch is None:
+        run = gd(net, data, **settings)
+        order = [torch.arange(len(data))] * 12
+    else:
+        run = sgd(net, data, batch=batch, generator=seeded(), **settings)
+        again, order = seeded(), []
+        while len(order) < 12:
+            order += torch.randperm(len(data), generator=again).split(batch)
+    ball = torch.optim.SGD(twin.parameters(), lr=0.05, momentum=0.9)
+    for rows in order[:12]:
+        ball.zero_grad()
+        nn.functional.softplus(-data.y[rows] * twin(data.x[rows])).mean().backward()
+        ball.step()
+    assert largest_difference(net, twin) < 1e-12
+    assert float(run.times[-1]) == pytest.approx(12 * 0.05 / (1.0 - 0.9))
+
+
 @pytest.mark.parametrize("method", [sgd, adam])
 def test_one_seed_gives_the_same_bytes(method):
     nets = []

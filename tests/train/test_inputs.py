@@ -23,6 +23,8 @@ LATE = Record(at=(0.01, 1.000001))
 BAD = {
     "gd: lr": (gd, NET, DATA, GD | {"lr": 0.0}, "lr must be a finite number > 0"),
     "gd: lr nan": (gd, NET, DATA, GD | {"lr": float("nan")}, "lr must be a finite"),
+    "gd: momentum": (gd, NET, DATA, GD | {"momentum": 1.0}, "momentum must be below 1, got 1"),
+    "sgd: momentum": (sgd, NET, DATA, SGD | {"momentum": -0.1}, "momentum must be a finite"),
     "gd: steps": (gd, NET, DATA, GD | {"steps": 0}, "steps must be an integer >= 1"),
     "gd: labels": (gd, NET, CLASS_DATA, GD, r"train\.y must be -1 or \+1"),
     "gd: loss": (gd, NET, DATA, GD | {"loss": "cross-entropy"}, "loss must be 'exp' or"),
