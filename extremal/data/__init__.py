@@ -1,5 +1,6 @@
 """Where data come from: sources that sample or load a `Dataset`."""
 
+from extremal.data.clusters import Clusters, correlated_centers, random_centers
 from extremal.data.dataset import Dataset
 from extremal.data.features import load_features
 from extremal.data.fetch import DataError
@@ -8,13 +9,16 @@ from extremal.data.images import load, published_split
 from extremal.data.mixture import OrthonormalMixture
 
 __all__ = [
+    "Clusters",
     "DataError",
     "Dataset",
     "ImageFolder",
     "OrthonormalMixture",
+    "correlated_centers",
     "image_folder",
     "load",
     "load_features",
     "load_folder",
     "published_split",
+    "random_centers",
 ]

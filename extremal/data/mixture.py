@@ -6,10 +6,11 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal.data.clusters import Clusters
 from extremal.data.dataset import Dataset
 
 
-class OrthonormalMixture:
+class OrthonormalMixture(Clusters):
     """A balanced mixture of K Gaussians with orthonormal centres, grouped into two classes.
 
     A sample draws z uniformly from the K = positive + negative subclasses, then
@@ -29,29 +30,20 @@ class OrthonormalMixture:
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.dim = _check.integer("dim", dim, minimum=1)
+        _check.integer("dim", dim, minimum=1)
         self.positive = _check.integer("positive", positive, minimum=1)
         self.negative = _check.integer("negative", negative, minimum=1)
         self.spread = _check.number("spread", spread, minimum=0.0)
-        few = self.count <= self.dim
-        _check.require(few, "positive + negative", f"be at most dim = {self.dim}", self.count)
-        self.centers = self._make_centers(generator)
+        count = self.positive + self.negative
+        _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
+        labels = torch.where(torch.arange(count) < self.positive, 1, -1)
+        super().__init__(_orthonormal(count, dim, generator), labels, self.spread / dim**0.5)
 
     def __repr__(self) -> str:
         return (
             f"OrthonormalMixture(dim={self.dim}, positive={self.positive}, "
             f"negative={self.negative}, spread={self.spread:g})"
         )
-
-    @property
-    def count(self) -> int:
-        """K, the number of subclasses."""
-        return self.positive + self.negative
-
-    @property
-    def labels(self) -> Tensor:
-        """The class of each subclass, (K,), in {-1, +1}."""
-        return torch.where(torch.arange(self.count) < self.positive, 1, -1)
 
     def average(self, sign: int) -> Tensor:
         """The unit vector (dim,) along the mean of one class's centres.
@@ -62,26 +54,15 @@ class OrthonormalMixture:
         own = self.centers[self.labels == sign]
         return own.sum(0) / len(own) ** 0.5
 
-    def sample(
-        self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
-    ) -> Dataset:
-        """Draw `count` samples; `group` is the subclass and `source` this mixture."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
-        group = torch.randint(self.count, (count,), generator=generator)
-        x = torch.randn(count, self.dim, generator=generator, dtype=dtype)
-        x.mul_(self.spread / self.dim**0.5).add_(self.centers.to(dtype)[group])
-        return Dataset(x, self.labels[group], group=group, source=self)
-
     def simplified(self, dtype: torch.dtype = torch.float64) -> Dataset:
         """The K exact centres with their labels: the training set of Section 4.2."""
         group = torch.arange(self.count)
         return Dataset(self.centers.to(dtype), self.labels, group=group, source=self)
 
-    def _make_centers(self, generator: torch.Generator | None) -> Tensor:
-        if generator is None:
-            return torch.eye(self.count, self.dim, dtype=torch.float64)
-        _check.generator("generator", generator)
-        draw = torch.randn(self.dim, self.count, generator=generator, dtype=torch.float64)
-        return torch.linalg.qr(draw).Q.T.contiguous()
+
+def _orthonormal(count: int, dim: int, generator: torch.Generator | None) -> Tensor:
+    if generator is None:
+        return torch.eye(count, dim, dtype=torch.float64)
+    _check.generator("generator", generator)
+    draw = torch.randn(dim, count, generator=generator, dtype=torch.float64)
+    return torch.linalg.qr(draw).Q.T.contiguous()

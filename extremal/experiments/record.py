@@ -166,7 +166,8 @@ class Experiment:
 
     `settings` are those of the paper; `quick` and `smoke` override some of them (such values are
     ours, chosen for time). A setting named in `axes` holds a list, and the trials are the product
-    of the axes and of `seeds` repetitions.
+    of the axes and of `seeds` repetitions. Where an axis is a list of mappings, each of its points
+    sets the parameters that it names, in place of one of the axis's own name.
     """
 
     name: str
@@ -209,14 +210,16 @@ class Experiment:
         values = self.at(scale)
         repeats = values.pop("seeds", 1) if seeds is None else integer("seeds", seeds, minimum=1)
         values.pop("seeds", None)
-        grid = itertools.product(*(values[axis] for axis in self.axes))
+        axes = [_points(axis, values.pop(axis)) for axis in self.axes]
         return [
-            Trial(
-                self.study,
-                {**values, **dict(zip(self.axes, point, strict=True))},
-                seed,
-                self.version,
-            )
-            for point in grid
+            Trial(self.study, values | dict(itertools.chain(*point)), seed, self.version)
+            for point in itertools.product(*axes)
             for seed in range(repeats)
         ]
+
+
+def _points(axis: str, values: list[Any]) -> list[list[tuple[str, Any]]]:
+    """What each point of an axis sets: names and values."""
+    return [
+        list(value.items()) if isinstance(value, Mapping) else [(axis, value)] for value in values
+    ]

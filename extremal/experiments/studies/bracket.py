@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,30 +15,51 @@ from extremal.experiments.studies.robust import share
 _LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
 
 
+@dataclass(frozen=True, eq=False)
+class Bracket:
+    """The smallest radius found for each point (n,), and the certified ones of the first m <= n."""
+
+    attacked: Tensor
+    certified: Tensor
+
+    def numbers(self, radii: list[float]) -> dict[str, Any]:
+        """Accuracy against radius from above and below, medians, quantiles, and the gap.
+
+        `half_radius` is the median of the attacked radii, and `bracket_gap` the share
+        1 - certified / attacked that is left between the two, 0 for a misclassified point.
+        """
+        upper, lower = self.attacked, self.certified
+        few = upper[: len(lower)]
+        right = few > 0
+        gap = torch.where(right, 1.0 - lower / few, 0.0)
+        return {
+            "robust_accuracy": [share(upper > radius) for radius in radii],
+            "certified_accuracy": [share(right & (lower >= radius)) for radius in radii],
+            "half_radius": float(upper.median()),
+            "half_radius_certified": float(lower.median()),
+            "bracket_gap": float(gap.median()),
+            "bracket_gap_99": _quantiles(gap, [0.99])[0],
+            "quantile_levels": _LEVELS,
+            "attacked_quantiles": _quantiles(upper, _LEVELS),
+            "certified_quantiles": _quantiles(lower, _LEVELS),
+        }
+
+
+def bracketed(
+    net: nn.Module, test: Dataset, generator: torch.Generator, certified: int | None = None
+) -> Bracket:
+    """Each point's attacked radius, and the certified one of the first `certified`, or of all."""
+    found = attack.minimal(net, test.x, test.y, generator=generator)
+    few = slice(certified)
+    lower = certify.certificate(net, test.x[few], test.y[few], attacked=found.x_adv[few]).radius
+    return Bracket(found.radius, lower)
+
+
 def bracket(
     net: nn.Module, test: Dataset, radii: list[float], generator: torch.Generator
 ) -> dict[str, Any]:
-    """Accuracy from above and below: each point's attacked radius, and its certified one.
-
-    `half_radius` is the median of the attacked radii, and `bracket_gap` the share 1 - certified /
-    attacked that is left between the two, 0 for a misclassified point.
-    """
-    found = attack.minimal(net, test.x, test.y, generator=generator)
-    upper = found.radius
-    lower = certify.certificate(net, test.x, test.y, attacked=found.x_adv).radius
-    right = upper > 0
-    gap = torch.where(right, 1.0 - lower / upper, 0.0)
-    return {
-        "robust_accuracy": [share(upper > radius) for radius in radii],
-        "certified_accuracy": [share(right & (lower >= radius)) for radius in radii],
-        "half_radius": float(upper.median()),
-        "half_radius_certified": float(lower.median()),
-        "bracket_gap": float(gap.median()),
-        "bracket_gap_99": _quantiles(gap, [0.99])[0],
-        "quantile_levels": _LEVELS,
-        "attacked_quantiles": _quantiles(upper, _LEVELS),
-        "certified_quantiles": _quantiles(lower, _LEVELS),
-    }
+    """The numbers of all points' brackets."""
+    return bracketed(net, test, generator).numbers(radii)
 
 
 def _quantiles(values: Tensor, levels: list[float]) -> list[float]:

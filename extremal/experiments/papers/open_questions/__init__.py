@@ -1,0 +1,1 @@
+"""Questions that the papers leave open, asked of the same code."""

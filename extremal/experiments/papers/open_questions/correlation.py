@@ -1,0 +1,127 @@
+"""How robustness degrades where the theory's assumptions fail: clusters that are not its own."""
+
+from extremal.experiments import Claim, Experiment, Line, Setting
+
+_BASE = {"kind": "cosine", "level": 0.0}
+_LEVELS: dict[str, list[float]] = {
+    "cosine": [0.0, 0.05, 0.1, 0.2, 0.4, 0.6],
+    "rank": [5, 7, 10, 15, 30, 100],
+    "imbalance": [1.0, 3.0, 10.0, 30.0, 100.0],
+    "spread": [1.0, 2.0, 4.0, 8.0, 16.0],
+}
+_AXIS = {
+    "cosine": "cosine of any two centres",
+    "rank": "dimension of random centres",
+    "imbalance": "largest cluster / smallest",
+    "spread": "widest cluster / narrowest",
+}
+_SOURCE = "Min & Vidal 2024 assume orthonormal centres, equal sizes and spreads; the order is ours"
+
+
+def _cases(levels: dict[str, list[float]]) -> list[dict[str, object]]:
+    return [{"kind": kind, "level": level} for kind in levels for level in levels[kind]]
+
+
+def _panel(kind: str, title: str, *, log: bool) -> Line:
+    return Line(
+        title,
+        "level",
+        ("half_radius_share",),
+        _AXIS[kind],
+        "radius / half the distance of classes",
+        by="p",
+        where={"kind": kind},
+        log="x" if log else "",
+    )
+
+
+def _above(kind: str, level: float) -> Claim:
+    """p = 3 is more robust than p = 1 there, by the mean of medians."""
+    case = {"kind": kind, "level": level}
+    quantity = f"p = 3 above p = 1: {_AXIS[kind]} {level:g}"
+    return Claim(
+        quantity,
+        "half_radius",
+        {"p": 1.0} | case,
+        0.0,
+        _SOURCE,
+        {"p": 3.0} | case,
+        rule="above",
+        scales=("paper",),
+    )
+
+
+experiment = Experiment(
+    name="open-questions/correlation",
+    title="Centres that are not orthogonal, clusters of unequal size or spread",
+    source="open question: Min & Vidal 2024, Section 2 (assumptions); summary, break conditions",
+    study="extremal.experiments.studies.clusters:clusters",
+    settings={
+        "dim": Setting(200, "O"),
+        "positive": Setting(6, "O", "K1 of Min & Vidal 2024, Section 5.1"),
+        "negative": Setting(4, "O", "K - K1 of Section 5.1"),
+        "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
+        "case": Setting(_cases(_LEVELS), "O", "what differs from the theory's clusters, how much"),
+        "p": Setting([1.0, 3.0], "O", "the two of Min & Vidal 2024"),
+        "seeds": Setting(5, "O"),
+        "width": Setting(400, "O"),
+        "init_std": Setting(1e-7, "O", "as in Section 5.1"),
+        "loss": Setting("exp", "O", "as in Section 5.1"),
+        "train_points": Setting(2000, "O"),
+        "flow_time": Setting(2000.0, "O"),
+        "test_points": Setting(1000, "O", "the same number from each cluster, on average"),
+        "certified_points": Setting(100, "O", "of the first: they cost most where nothing merges"),
+        "radii": Setting([round(0.05 * i, 2) for i in range(21)], "O"),
+    },
+    quick={
+        "dim": 50,
+        "case": _cases({"cosine": [0.0, 0.2], "rank": [7], "imbalance": [30.0], "spread": [8.0]}),
+        "seeds": 1,
+        "width": 150,
+        "train_points": 500,
+        "flow_time": 500.0,
+        "test_points": 200,
+        "certified_points": 50,
+    },
+    smoke={
+        "dim": 20,
+        "positive": 2,
+        "negative": 2,
+        "case": _cases({"cosine": [0.3], "rank": [3], "imbalance": [4.0], "spread": [4.0]}),
+        "seeds": 1,
+        "width": 12,
+        "init_std": 1e-2,
+        "train_points": 40,
+        "flow_time": 10.0,
+        "test_points": 20,
+        "certified_points": 5,
+        "radii": [0.0, 0.25, 0.5, 0.75],
+    },
+    axes=("case", "p"),
+    columns=2,
+    panels=(
+        _panel("cosine", "Correlated centres", log=False),
+        _panel("rank", "Random centres of low dimension", log=True),
+        _panel("imbalance", "Unequal sizes", log=True),
+        _panel("spread", "Unequal spreads", log=True),
+    ),
+    claims=(
+        Claim(
+            "p = 3, orthonormal: median radius / √½",
+            "half_radius_share",
+            1.0,
+            0.03,
+            "Theorem 1: sqrt(2)/2",
+            {"p": 3.0} | _BASE,
+        ),
+        *(_above("cosine", level) for level in (0.0, 0.1, 0.2, 0.4)),
+        *(_above("rank", level) for level in (5, 10, 30)),
+        *(_above("imbalance", level) for level in (10.0, 100.0)),
+        *(_above("spread", level) for level in (4.0, 16.0)),
+    ),
+    notes=(
+        "Radii are medians over test points, relative to half the distance of the nearest two "
+        "centres of different classes. In rows 'p = 3 above p = 1' the published column is the "
+        "radius of p = 1: a row that differs is a case in which the cure does not work."
+    ),
+)
