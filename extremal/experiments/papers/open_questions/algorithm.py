@@ -1,0 +1,129 @@
+"""Does the algorithm matter? Flow, GD, SGD, momentum and Adam from one start."""
+
+from extremal import theory
+from extremal.experiments import Claim, Experiment, Line, Mark, Setting
+
+_STEPS = {"lr": 0.2, "batch": 100, "momentum": 0.0}  # of Min & Vidal 2024
+_LARGE = {"dim": 1000, "width": 2000, "train_points": 20_000, "flow_time": 16_040.0}
+_RUNS = [
+    {"run": "flow", "algorithm": "flow"},
+    {"run": "gd 0.2", "algorithm": "gd"},
+    {"run": "gd 1", "algorithm": "gd", "lr": 1.0},
+    {"run": "sgd 0.2, 100", "algorithm": "sgd"},
+    {"run": "sgd 0.2, 10", "algorithm": "sgd", "batch": 10},
+    {"run": "sgd 1, 100", "algorithm": "sgd", "lr": 1.0},
+    {"run": "sgd 1, 10", "algorithm": "sgd", "lr": 1.0, "batch": 10},
+    {"run": "momentum 0.9", "algorithm": "sgd", "lr": 0.02, "momentum": 0.9},
+    {"run": "momentum 0.99", "algorithm": "sgd", "lr": 0.002, "momentum": 0.99},
+    {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3},
+    {"run": "adam 1e-5", "algorithm": "adam", "lr": 1e-5},
+]
+_SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
+
+
+def _panel(title: str, p: float) -> Line:
+    return Line(
+        title,
+        "radius",
+        ("robust_accuracy",),
+        "l2 radius",
+        "accuracy under the strongest attack",
+        by="run",
+        where={"p": p},
+        marks=(
+            Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
+            Mark(theory.OPTIMAL_RADIUS, "√2/2"),
+        ),
+    )
+
+
+def _claims(run: str) -> tuple[Claim, ...]:
+    first, third = ({"p": p, "run": run} for p in (1.0, 3.0))
+    return (
+        Claim(
+            f"{run}: median radius, p = 1",
+            "half_radius",
+            lambda s: theory.average_radius(s["positive"], s["negative"]),
+            0.02,
+            _SOURCE,
+            first,
+        ),
+        Claim(
+            f"{run}: median radius, p = 3",
+            "half_radius",
+            theory.OPTIMAL_RADIUS,
+            0.02,
+            _SOURCE,
+            third,
+        ),
+    )
+
+
+experiment = Experiment(
+    name="open-questions/algorithm",
+    title="Does the training algorithm matter?",
+    source="open question: summary of Min & Vidal 2024, next check 3 (flow against SGD)",
+    study="extremal.experiments.studies.algorithm:algorithm",
+    settings={
+        "dim": Setting(200, "O", "reduced, so that 5 seeds of each fit"),
+        "positive": Setting(6, "O", "K1 of Min & Vidal 2024, Section 5.1"),
+        "negative": Setting(4, "O", "K - K1 of Section 5.1"),
+        "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
+        "p": Setting([1.0, 3.0], "O", "the two of Min & Vidal 2024"),
+        "training": Setting(
+            [*_RUNS, {"run": "sgd, paper's size", "algorithm": "sgd", **_LARGE}],
+            "O",
+            "step size and batch size after the name; the last one is Section 5.1's own",
+        ),
+        "seeds": Setting(5, "O"),
+        "width": Setting(400, "O"),
+        "init_std": Setting(1e-7, "O", "as in Section 5.1"),
+        "loss": Setting("exp", "O", "as in Section 5.1"),
+        "train_points": Setting(2000, "O"),
+        "flow_time": Setting(1000.0, "O", "lr / (1 - momentum) times steps"),
+        "adam_steps": Setting(10_000, "O", "Adam's steps have no flow time"),
+        **{name: Setting(value, "O", "where a run does not say") for name, value in _STEPS.items()},
+        "test_points": Setting(1000, "O"),
+        "certified_points": Setting(200, "O"),
+        "radii": Setting([round(0.05 * i, 2) for i in range(21)], "O"),
+    },
+    quick={
+        "dim": 100,
+        "training": [_RUNS[i] for i in (0, 3, 4, 7, 9)],
+        "seeds": 1,
+        "width": 200,
+        "train_points": 1000,
+        "flow_time": 400.0,
+        "adam_steps": 2000,
+        "test_points": 300,
+        "certified_points": 50,
+    },
+    smoke={
+        "dim": 20,
+        "positive": 2,
+        "negative": 2,
+        "training": [_RUNS[i] for i in (0, 3, 9)],
+        "seeds": 1,
+        "width": 12,
+        "init_std": 1e-2,
+        "train_points": 100,
+        "flow_time": 20.0,
+        "adam_steps": 100,
+        "test_points": 20,
+        "certified_points": 5,
+        "radii": [0.0, 0.25, 0.5, 0.75],
+    },
+    axes=("training", "p"),
+    columns=2,
+    panels=(_panel("p = 1", 1.0), _panel("p = 3", 3.0)),
+    claims=tuple(
+        claim
+        for run in ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
+        for claim in _claims(run)
+    ),
+    notes=(
+        "All runs of one seed share data and initial weights. A run whose step is too large for "
+        "its loss is kept as diverged, without a curve. Adam does not scale its steps with the "
+        "gradient, so that a small initialisation is left behind at once."
+    ),
+)

@@ -1,0 +1,40 @@
+"""The study of training algorithms."""
+
+import pytest
+import torch
+
+from extremal.experiments import get
+from extremal.experiments.studies.algorithm import algorithm
+
+BASE = dict(get("open-questions/algorithm").trials("smoke")[1].params) | {"test_points": 10}
+
+
+def seen(**changes):
+    return algorithm(BASE | changes, torch.Generator().manual_seed(3)).numbers
+
+
+def test_small_steps_end_where_the_flow_ends():
+    flow = seen(algorithm="flow")
+    small = seen(algorithm="gd", lr=0.02)
+    coarse = seen(algorithm="gd", lr=0.4)
+    assert small["loss"] == pytest.approx(flow["loss"], rel=0.02)
+    assert abs(small["loss"] - flow["loss"]) < abs(coarse["loss"] - flow["loss"])
+    assert small["time"] == pytest.approx(flow["time"]) == pytest.approx(BASE["flow_time"])
+    assert small["half_radius"] == pytest.approx(flow["half_radius"], rel=0.02)
+
+
+def test_momentum_takes_fewer_steps_for_the_same_time():
+    heavy = seen(algorithm="gd", lr=0.02, momentum=0.9)
+    assert heavy["time"] == pytest.approx(BASE["flow_time"])
+    assert heavy["loss"] == pytest.approx(seen(algorithm="flow")["loss"], rel=0.05)
+
+
+def test_a_step_that_is_too_large_is_an_outcome():
+    numbers = seen(algorithm="gd", lr=1e4, flow_time=1e6)
+    assert numbers["diverged"] == 1.0
+    assert "smaller lr" in numbers["reason"]
+
+
+def test_an_unknown_algorithm_is_named():
+    with pytest.raises(ValueError, match="algorithm must be one of"):
+        seen(algorithm="newton")
