@@ -1,5 +1,6 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
+from extremal.models.convolution import ConvPReLU, PReLUConv2d
 from extremal.models.deep import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
 from extremal.models.effective import Polar, Reduction, polar, reductions
 from extremal.models.extractor import extractor, features, through
@@ -30,12 +31,14 @@ __all__ = [
     "MLP",
     "Balanced",
     "BayesClassifier",
+    "ConvPReLU",
     "DeepPReLU",
     "Explicit",
     "Gaussian",
     "Grouped",
     "Initialisation",
     "Kaiming",
+    "PReLUConv2d",
     "PReLULayer",
     "PReLUNet",
     "ParameterGradient",
