@@ -1,0 +1,106 @@
+"""Does pReLU help deeper networks? Dense and convolutional ones beside their ReLU twins.
+
+The study behind `open-questions/depth`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from extremal import _check, data, measure, models, train
+from extremal.data import Dataset, OrthonormalMixture
+from extremal.evaluate import evaluate
+from extremal.experiments.studies.robust import area
+from extremal.experiments.trial import Outcome
+
+PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
+NETWORKS = ("dense", "conv")
+_SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
+
+
+def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """One training by Adam, and the smallest radius that all attacks find for each test point.
+
+    `robust_accuracy` is at `radius`, on the first `attacked_points`, in the problem's own units
+    (pixels in [0, 1] for images); `area` is its mean over the radii, `half_radius` the median.
+    """
+    learn, test = _data(params, generator)
+    net = network(params, learn, generator)
+    path = train.adam(
+        net,
+        learn,
+        loss="logistic" if learn.signed else "cross-entropy",
+        lr=params["lr"],
+        batch=params["batch"],
+        epochs=params["epochs"],
+        generator=generator,
+    )
+    radii = [float(radius) for radius in params["radii"]]
+    seen = test.take(slice(params["attacked_points"]))
+    found = evaluate(
+        net, seen, radii=radii, effort=params["effort"], certify=False, generator=generator
+    )
+    accuracy = found.curve(radii).attacked.tolist()
+    return Outcome(
+        {
+            "radius": radii,
+            "robust_accuracy": accuracy,
+            "area": area(radii, accuracy),
+            "half_radius": float(found.upper.median()),
+            "clean_accuracy": measure.accuracy(net, test),
+            "train_accuracy": float(path.values["accuracy"][-1]),
+            "loss": float(path.values["loss"][-1]),
+            "warnings": [warning.name for warning in found.warnings],
+        }
+    )
+
+
+def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generator) -> nn.Module:
+    """A network of `layers` hidden layers of one width with the power p; 1 is a ReLU network.
+
+    "dense": `DeepPReLU`, whose layers' outputs are normalised for p > 1, with residual connections
+    where `residual`; for p = 1 an MLP without hidden biases. "conv": `ConvPReLU`, whose channels
+    double from layer to layer. Readouts have a bias.
+    """
+    _check.choice("network", params["network"], NETWORKS)
+    p, layers, width = params["p"], params["layers"], params["width"]
+    outputs = 1 if learn.signed else 1 + int(learn.y.max())
+    if params["network"] == "conv":
+        channels = [width * 2**place for place in range(layers)]
+        shape = _SHAPES.get(params["problem"], (3, 32, 32))
+        return models.ConvPReLU(shape, channels, p, outputs, generator=generator)
+    return models.DeepPReLU(
+        learn.dim,
+        [width] * layers,
+        p,
+        outputs,
+        residual=params["residual"],
+        normalize=p > 1.0,
+        bias=True,
+        generator=generator,
+    )
+
+
+def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:
+    """Points to learn from and to test on; images without their mean, and the box moved with it."""
+    name, count = params["problem"], params["train_points"]
+    _check.choice("problem", name, PROBLEMS)
+    if name == "mixture":
+        mixture = OrthonormalMixture(
+            params["dim"], params["positive"], params["negative"], params["spread"]
+        )
+        learn = mixture.sample(count, generator=generator)
+        return learn, mixture.sample(params["test_points"], generator=generator)
+    learn, test = data.load(name)
+    learn = learn.subset(min(count, len(learn)), generator=generator)
+    test = test.subset(min(params["test_points"], len(test)), generator=generator)
+    mean = learn.x.mean(0)
+    return _moved(learn, mean), _moved(test, mean)
+
+
+def _moved(images: Dataset, mean: torch.Tensor) -> Dataset:
+    return Dataset(images.x - mean, images.y, images.group, (-mean, 1.0 - mean))
