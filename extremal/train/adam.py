@@ -16,7 +16,7 @@ from extremal.models import PReLUNet
 from extremal.train.columns import Points
 from extremal.train.descent import _batches, _descend, check_fit
 from extremal.train.gradient import loss_and_gradient, trainable
-from extremal.train.loss import Loss, LossName, as_loss
+from extremal.train.loss import Function, Loss, LossName, as_loss
 from extremal.train.record import Record
 from extremal.train.trajectory import Trajectory
 
@@ -30,7 +30,7 @@ def adam(
     net: nn.Module,
     train: Dataset,
     *,
-    loss: LossName | Loss = "cross-entropy",
+    loss: LossName | Function | Loss = "cross-entropy",
     lr: float = 1e-3,
     batch: int = 1000,
     steps: int | None = None,

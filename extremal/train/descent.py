@@ -14,7 +14,7 @@ from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.fused import descend
 from extremal.train.gradient import loss_and_gradient, trainable
-from extremal.train.loss import Loss, LossName, as_loss
+from extremal.train.loss import Function, Loss, LossName, as_loss
 from extremal.train.record import Record, Recorder
 from extremal.train.trajectory import Trajectory
 
@@ -26,7 +26,7 @@ def gd(
     net: nn.Module,
     train: Dataset,
     *,
-    loss: LossName | Loss = "exp",
+    loss: LossName | Function | Loss = "exp",
     lr: float,
     momentum: float = 0.0,
     steps: int,
@@ -47,7 +47,7 @@ def sgd(
     net: nn.Module,
     train: Dataset,
     *,
-    loss: LossName | Loss = "exp",
+    loss: LossName | Function | Loss = "exp",
     lr: float,
     momentum: float = 0.0,
     batch: int,

@@ -15,7 +15,7 @@ from extremal.models import PReLUNet, double
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.descent import check_fit
 from extremal.train.follow import Flow, Progress, as_progress, follow
-from extremal.train.loss import Loss, LossName, as_loss
+from extremal.train.loss import Function, Loss, LossName, as_loss
 from extremal.train.plain import PlainFlow
 from extremal.train.record import Record, Recorder
 from extremal.train.staged import StagedFlow
@@ -24,6 +24,7 @@ from extremal.train.until import Until, as_until
 
 Method = Literal["auto", "general", "mixture"]
 _RULE = "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
+_OWN = "be 'exp' or 'logistic' for method 'mixture'"
 _STAGED = 1e-4  # the tightest tolerance of the stages; below it the weights themselves are followed
 
 
@@ -31,7 +32,7 @@ def gradient_flow(
     net: nn.Module,
     train: Dataset,
     *,
-    loss: LossName | Loss = "exp",
+    loss: LossName | Function | Loss = "exp",
     until: float | Until,
     method: Method = "auto",
     tolerance: float | None = None,
@@ -51,9 +52,9 @@ def gradient_flow(
     to 0. A one-output network without biases is followed in stages (`extremal.train.staged`) where
     `tolerance` is at least 1e-4 (1e-3 unless said): polar coordinates, in which no small number
     occurs, neurons by themselves while they align, then the few directions that are left. Any other
-    network, and any tolerance below 1e-4 (1e-6 unless said), is followed on its weights in float64
-    by Dormand & Prince 5(4), with errors below `tolerance` of each neuron's own length per step. At
-    kinks (p = 1) the slope of relu at 0 is 0.
+    network, a loss of one's own, and any tolerance below 1e-4 (1e-6 unless said) is followed on the
+    weights in float64 by Dormand & Prince 5(4), with errors below `tolerance` of each neuron's own
+    length per step. At kinks (p = 1) the slope of relu at 0 is 0.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
@@ -87,7 +88,9 @@ def gradient_flow(
     _check.require(not zero, "net", rule, "zeros alone")
     del generator
     torch.set_flush_denormal(True)
-    plain = _is_plain(net)
+    plain = _is_plain(net) and used.function is None
+    known = used.function is None or method != "mixture"
+    _check.require(known, "loss", _OWN, used.name)
     name = _chosen(method, net, train, tolerance, plain)
     staged = name == "mixture" or (plain and (tolerance is None or tolerance >= _STAGED))
     tolerance = (1e-3 if staged else 1e-6) if tolerance is None else tolerance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from extremal import _check
 
 LossName = Literal["exp", "logistic", "cross-entropy"]
+NAMES = ("exp", "logistic", "cross-entropy")
+Function = Callable[[Tensor, Tensor], Tensor]  # of outputs and labels: the loss of each sample
 
 
 @dataclass(frozen=True)
@@ -18,19 +21,26 @@ class Loss:
     """The mean or the sum of l over the samples.
 
     "exp": exp(-y f) and "logistic": log(1 + exp(-y f)), for one output and labels -1 / +1;
-    "cross-entropy" for C outputs and labels 0..C-1. Under gradient flow a sum instead of a mean
-    only multiplies time by the number of samples.
+    "cross-entropy" for C outputs and labels 0..C-1. With a `function` l is that one, of outputs
+    (n,) or (n, C) and labels, returning (n,), and the name is only a name; its slope is autograd's.
+    Under gradient flow a sum instead of a mean only multiplies time by the number of samples.
     """
 
-    name: LossName
+    name: str
     reduction: Literal["mean", "sum"] = "mean"
+    function: Function | None = None
 
     def __post_init__(self) -> None:
-        _check.choice("loss", self.name, ("exp", "logistic", "cross-entropy"))
+        if self.function is None:
+            _check.choice("loss", self.name, NAMES)
+        else:
+            _check.require(callable(self.function), "function", "be callable", self.function)
         _check.choice("reduction", self.reduction, ("mean", "sum"))
 
     def check(self, outputs: int) -> None:
         """Require that the loss fits a network's number of outputs."""
+        if self.function is not None:
+            return
         single = outputs == 1
         fits = single != (self.name == "cross-entropy")
         rule = "be 'exp' or 'logistic' for one output and 'cross-entropy' for several"
@@ -43,6 +53,11 @@ class Loss:
 
     def slope(self, out: Tensor, y: Tensor) -> Tensor:
         """The derivative of the loss in the outputs, of the shape of `out`."""
+        if self.function is not None:
+            with torch.enable_grad():
+                point = out.detach().requires_grad_(True)
+                (slope,) = torch.autograd.grad(self.value(point, y), point)
+            return slope
         share = 1.0 / len(out) if self.reduction == "mean" else 1.0
         # The share comes last: a number times whole labels would be rounded to float32.
         if self.name == "exp":
@@ -54,6 +69,12 @@ class Loss:
 
     def each(self, out: Tensor, y: Tensor) -> Tensor:
         """The loss of each sample, (n,)."""
+        if self.function is not None:
+            found = self.function(out, y)
+            good = isinstance(found, Tensor) and found.shape == out.shape[:1]
+            seen = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
+            _check.require(good, "loss", f"return the loss of each sample, ({len(out)},)", seen)
+            return found
         if self.name == "exp":
             return torch.exp(-y * out)
         if self.name == "logistic":
@@ -61,9 +82,13 @@ class Loss:
         return nn.functional.cross_entropy(out, y, reduction="none")
 
 
-def as_loss(loss: LossName | Loss) -> Loss:
-    """A `Loss` from its name (then the mean), or the loss itself."""
-    return loss if isinstance(loss, Loss) else Loss(loss)
+def as_loss(loss: LossName | Function | Loss) -> Loss:
+    """A `Loss` from its name or function (then the mean), or the loss itself."""
+    if isinstance(loss, Loss):
+        return loss
+    if callable(loss):
+        return Loss(getattr(loss, "__name__", type(loss).__name__), function=loss)
+    return Loss(loss)
 
 
 def pushes(loss: Loss, outputs: Tensor, label: Tensor) -> Tensor:

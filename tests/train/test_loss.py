@@ -7,7 +7,8 @@ import math
 import pytest
 import torch
 
-from extremal.train import Loss
+from extremal.train import Loss, gd, gradient_flow
+from tests.train.twin import problem
 
 NAMES = ("exp", "logistic", "cross-entropy")
 MARGINS = (-40.0, -21.0, -1.3, 0.0, 0.2, 5.0, 38.0)
@@ -76,3 +77,45 @@ def test_exp_overflows_to_infinity_and_logistic_does_not(dtype, margin):
     assert Loss("exp").slope(out, y).tolist()[0] == -math.inf
     assert float(Loss("logistic", "sum").value(out[:1], y[:1])) == -margin
     assert float(Loss("logistic", "sum").slope(out[:1], y[:1])) == -1.0
+
+
+def squared_hinge(out, y):
+    return torch.relu(1.0 - y * out) ** 2
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_loss_of_ones_own_has_autograds_slope(reduction):
+    out, y = case("exp")
+    loss = Loss("hinge", reduction, squared_hinge)
+    share = 1.0 / len(out) if reduction == "mean" else 1.0
+    each = [max(0.0, 1.0 - float(a * b)) for a, b in zip(out, y, strict=True)]
+    assert float(loss.value(out, y)) == pytest.approx(share * sum(e * e for e in each))
+    wanted = [-2.0 * share * e * float(b) for e, b in zip(each, y, strict=True)]
+    torch.testing.assert_close(loss.slope(out, y), torch.tensor(wanted, dtype=out.dtype))
+
+
+@pytest.mark.parametrize("name", ["exp", "cross-entropy"])
+def test_a_known_loss_by_its_formula_trains_the_same(name):
+    own = {
+        "exp": lambda out, y: torch.exp(-y * out),
+        "cross-entropy": lambda out, y: out.logsumexp(1) - out.gather(1, y[:, None])[:, 0],
+    }[name]
+    outputs = 1 if name == "exp" else 3
+    found = []
+    for loss in (name, own):
+        net, data = problem(2.0, outputs=outputs)
+        gd(net, data, loss=loss, lr=0.1, steps=20)
+        flow = gradient_flow(net, data, loss=loss, until=1.0, tolerance=1e-8)
+        found.append((net.neurons.detach().clone(), flow.info["loss"]))
+    torch.testing.assert_close(found[0][0], found[1][0], atol=1e-7, rtol=0)
+    assert found[1][1] == "<lambda>"
+
+
+def test_a_loss_that_is_no_loss_is_refused():
+    net, data = problem(2.0)
+    with pytest.raises(ValueError, match="loss must return the loss of each sample"):
+        gd(net, data, loss=lambda out, y: (y * out).mean(), lr=0.1, steps=2)
+    with pytest.raises(ValueError, match="function must be callable, got 3"):
+        Loss("own", function=3)
+    with pytest.raises(ValueError, match="loss must be 'exp' or 'logistic' for method 'mixture'"):
+        gradient_flow(net, data, loss=squared_hinge, until=1.0, method="mixture")
