@@ -45,6 +45,19 @@ def test_numbers_of_a_trial_belong_together():
     assert numbers["robust_accuracy"][0] == pytest.approx(numbers["clean_accuracy"])
 
 
+def test_centring_takes_the_common_vector_away():
+    """Far from the origin nothing is learned that is robust, and centring brings it back."""
+    trial = get("open-questions/correlation").trials("quick")[0]
+    given = dict(trial.params) | {"kind": "cosine", "level": 0.6, "p": 3.0, "dim": 20}
+    given |= {"positive": 2, "negative": 2, "width": 40, "train_points": 200, "flow_time": 200.0}
+    as_is, centred = (
+        clusters(given | {"centred": flag}, torch.Generator().manual_seed(0)).numbers
+        for flag in (False, True)
+    )
+    assert as_is["separation"] == centred["separation"]
+    assert as_is["half_radius_share"] < 0.8 < centred["half_radius_share"]
+
+
 def test_an_axis_of_mappings_sets_what_they_name():
     experiment = Experiment(
         name="toy",
