@@ -78,7 +78,9 @@ experiment = Experiment(
     },
     quick={
         "dim": 50,
-        "case": _cases({"cosine": [0.0, 0.2], "rank": [7], "imbalance": [30.0], "spread": [8.0]}),
+        "case": _cases(
+            {"cosine": [0.0, 0.2], "rank": [7, 30], "imbalance": [1.0, 30.0], "spread": [1.0, 8.0]}
+        ),
         "seeds": 1,
         "width": 150,
         "train_points": 500,
