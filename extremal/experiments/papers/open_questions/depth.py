@@ -131,9 +131,9 @@ experiment = Experiment(
     columns=2,
     panels=(
         _panel("The mixture", "mixture"),
-        _panel("MNIST", "mnist"),
-        _panel("Fashion-MNIST", _FASHION),
-        _panel("CIFAR-10, convolutional", "cifar10"),
+        _panel("MNIST (quick: digits)", "mnist"),
+        _panel("Fashion-MNIST (quick: digits)", _FASHION),
+        _panel("CIFAR-10, convolutional (quick: digits)", "cifar10"),
     ),
     claims=(
         *(_above("mixture", "dense", layers) for layers in (1, 2, 3, 4)),
