@@ -28,7 +28,7 @@ from extremal.attack.sweep import LARGEST, refine, sweep
 from extremal.data.dataset import Box
 from extremal.models import best_gap, shallow
 
-ROUNDS = ((None, 5), (4, 5), (2, 6))  # targets that are kept, and linearised steps for them
+ROUNDS = ((None, 2), (4, 4), (2, 10))  # targets that are kept, and linearised steps for them
 SHRINK = (0.9, 0.97, 0.99)  # radii of the polish, as shares of the one found
 LAST = 4  # linearised steps at the end
 STRETCH = (
