@@ -1,4 +1,4 @@
-"""Many networks on one mixture: who follows the Bayes classifier, and who breaks at 1/sqrt(K).
+"""Many networks on one mixture: which follow the Bayes classifier, and which break at 1/sqrt(K).
 
 The study behind Figures 2 and 7 of Min & Vidal 2025.
 """
@@ -11,14 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extremal import attack, measure, models
+from extremal import attack, certify, measure, models
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.studies.bracket import bracket
-from extremal.experiments.studies.networks import trained
+from extremal.evaluate import BracketViolation
+from extremal.evaluate.robustness import SLACK
+from extremal.experiments.studies.networks import narrowed, trained
 from extremal.experiments.studies.robust import share
 from extremal.experiments.trial import Outcome
 
-_LEARNED, _FALLEN = 0.99, 0.5  # accuracy and share of the first loss at which a network has learned
+_ACCURATE, _FALLEN = 0.99, 0.5  # clean accuracy, and share of the first loss, of a learned network
+_ROUNDING = 1e-5  # by which a norm may be above the radius of its attack, as a share
+_STRETCH = (1.00001, 1.0001, 1.001, 1.01)  # until the network itself takes it as broken
 
 
 def comparison(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -35,46 +38,83 @@ def comparison(params: Mapping[str, Any], generator: torch.Generator) -> Outcome
     data = mixture.sample(params["train_points"], generator=generator)
     net, losses = trained(data, params, generator)
     clean = measure.accuracy(net, test)
-    fell = not losses or losses["loss"] <= _FALLEN * losses["loss_start"]
-    numbers = {**losses, "clean_accuracy": clean, "learned": bool(clean >= _LEARNED and fell)}
-    radii = [float(radius) for radius in params["radii"]]
+    fallen = not losses or losses["loss"] <= _FALLEN * losses["loss_start"]
+    learned = {"clean_accuracy": clean, "learned": clean >= _ACCURATE and fallen}
     seen = test.take(slice(params["attacked_points"]))
-    if isinstance(net, models.PReLUNet):
-        found = bracket(net, seen, radii, generator)
-    else:
-        smallest = smallest_radii(net, seen, radii, steps=params["attack_steps"], generator=generator)
-        found = {
-            "robust_accuracy": [share(smallest > radius) for radius in radii],
-            "half_radius": float(smallest.median()),
-        }
-    return Outcome({**numbers, "radius": radii, **found})
+    return Outcome({**losses, **learned, **_robustness(net, seen, params, generator)})
 
 
-def smallest_radii(
+def _robustness(
+    net: nn.Module, test: Dataset, params: Mapping[str, Any], generator: torch.Generator
+) -> dict[str, Any]:
+    """Accuracy against radius from above, and for a `PReLUNet` from below as well.
+
+    Certificates are of the first `certified_points`, and `attacked_few` is the bound from above for
+    those. A point that breaks within its certified radius is a `BracketViolation`.
+    """
+    radii = [float(radius) for radius in params["radii"]]
+    found = smallest(
+        net,
+        test,
+        radii,
+        steps=params["attack_steps"],
+        restarts=params["restarts"],
+        generator=generator,
+    )
+    numbers = {
+        "radius": radii,
+        "robust_accuracy": _standing(found.radius, radii),
+        "half_radius": float(found.radius.median()),
+    }
+    if not isinstance(net, models.PReLUNet):
+        return numbers
+    few = slice(params["certified_points"])
+    upper, broken = found.radius[few], found.x_adv[few]
+    lower = certify.certificate(net, test.x[few], test.y[few], attacked=broken).radius
+    wrong = torch.nonzero(lower > upper * (1.0 + SLACK)).squeeze(1)
+    if len(wrong) > 0:
+        raise BracketViolation(wrong.tolist(), f"l2, of {params['network']!r}")
+    return {
+        **numbers,
+        "attacked_few": _standing(upper, radii),
+        "certified_accuracy": [share((upper > 0) & (lower >= radius)) for radius in radii],
+        "half_radius_certified": float(lower.median()),
+    }
+
+
+def _standing(smallest: Tensor, radii: Sequence[float]) -> list[float]:
+    return [share(smallest > radius * (1.0 + _ROUNDING)) for radius in radii]
+
+
+def smallest(
     net: nn.Module,
     data: Dataset,
     radii: Sequence[float],
     *,
     steps: int,
+    restarts: int,
     generator: torch.Generator,
-) -> Tensor:
-    """The smallest radius (n,) at which each point was broken: 0 misclassified, inf never.
+) -> attack.AttackResult:
+    """The smallest perturbation found of each point of the mixture; infinite radius where none.
 
     `attack.minimal` first; then all attacks of `attack.run`, with the closed forms of the mixture,
     at the largest of the radii that the point has survived, and again at the next one as long as
-    they break it.
+    they break it. They search in the coordinates that the network sees (`narrowed`), and what they
+    find is verified on the network itself.
     """
-    smallest = attack.minimal(net, data.x, data.y, steps=steps, generator=generator).radius
+    narrow, seen, basis = narrowed(net, data)
+    found = attack.minimal(narrow, seen.x, seen.y, steps=steps, generator=generator)
+    least = found.radius.clone()
     tried = torch.tensor(sorted({radius for radius in radii if radius > 0}), dtype=torch.float64)
-    rows = torch.arange(len(data))
+    rows = torch.arange(len(seen))
     while True:
-        survived = torch.searchsorted(tried, smallest[rows])  # how many radii are smaller
+        survived = torch.searchsorted(tried, least[rows])  # how many of the radii
         rows, survived = rows[survived > 0], survived[survived > 0]
         if len(rows) == 0:
-            return smallest
-        limit, part = tried[survived - 1], data.take(rows)
+            break
+        part, limit = seen.take(rows), tried[survived - 1]
         result = attack.run(
-            net,
+            narrow,
             part.x,
             part.y,
             radius=limit,
@@ -83,6 +123,32 @@ def smallest_radii(
             group=part.group,
             generator=generator,
         )
-        # The re-check's slack may leave a norm above the radius by a share of 1e-5.
-        rows, found = rows[result.success], torch.minimum(result.radius, limit)[result.success]
-        smallest[rows] = found
+        found = found.merged(rows, result)
+        rows, limit = rows[result.success], limit[result.success]
+        least[rows] = torch.minimum(found.radius[rows], limit)
+    found = attack.boundary(
+        narrow,
+        seen.x,
+        seen.y,
+        steps=steps,
+        restarts=restarts,
+        start=found.x_adv,
+        generator=generator,
+    )
+    return _verified(net, data, (found.x_adv - seen.x) @ basis.T)
+
+
+def _verified(net: nn.Module, data: Dataset, delta: Tensor) -> attack.AttackResult:
+    """x + delta as the network takes it, longer where it does not take it as broken."""
+    result = _landed(net, data, delta)
+    for stretch in _STRETCH:
+        rows = torch.nonzero(~result.success).squeeze(1)
+        if len(rows) == 0:
+            break
+        result = result.merged(rows, _landed(net, data.take(rows), stretch * delta[rows]))
+    return result
+
+
+def _landed(net: nn.Module, data: Dataset, delta: Tensor) -> attack.AttackResult:
+    ball = attack.Ball("l2", delta.double().norm(dim=1) * (1.0 + _ROUNDING))
+    return attack.verified(net, data.x, data.y, data.x + delta, ball, "comparison")

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from extremal import _check, models, train
 from extremal.data import Dataset, OrthonormalMixture
 
 _HIDDEN = {"mlp-4": 3}  # hidden layers of MLPs that have more than one, or none
 _ACTIVATIONS = {"mlp-4": "relu", "tanh": "tanh", "leaky-relu": "leaky-relu", "gelu": "gelu"}
-_DEEP = {
+_DEEP: dict[str, dict[str, Any]] = {
     "deep-prelu": {},
     "deep-prelu-normalised": {"normalize": True},
     "deep-prelu-residual": {"normalize": True, "residual": True},
@@ -94,3 +96,50 @@ def own(params: Mapping[str, Any], name: str) -> Any:
         _check.require("others" in value, name, rule, sorted(value))
         value = value["others"]
     return value
+
+
+def narrowed(net: nn.Module, data: Dataset) -> tuple[nn.Module, Dataset, Tensor]:
+    """The network and the mixture's data in the coordinates that matter, and their basis.
+
+    Of a point a network sees its inner products with the rows of the first layer, so that the
+    shortest perturbations lie in their span. The `basis` (dim, r) has orthonormal columns that
+    span these rows and the centres, which come first: f(x) = narrow(basis' x), and the narrow data
+    come from the same mixture in r dimensions. Where that saves nothing all stays as it is.
+    """
+    mixture, count = data.source, data.source.count
+    whole = torch.eye(mixture.dim, dtype=torch.float64)
+    first_axes = torch.equal(mixture.centers, whole[:count])
+    _check.require(first_axes, "data.source", "have the first axes as centres", mixture)
+    rows = _first(net).detach().double()
+    if count + len(rows) >= mixture.dim:
+        return net, data, whole.to(data.x.dtype)
+    rest = torch.linalg.qr(rows[:, count:].T).Q  # (dim - count, len(rows))
+    basis = torch.block_diag(whole[:count, :count], rest)
+    narrow = _with_first(net, (rows @ basis).to(_first(net).dtype))
+    inner = OrthonormalMixture(basis.shape[1], mixture.positive, mixture.negative, mixture.spread)
+    x = (data.x.double() @ basis).to(data.x.dtype)
+    return narrow, replace(data, x=x, source=inner), basis.to(data.x.dtype)
+
+
+def _first(net: nn.Module) -> Tensor:
+    """What a network of `NETWORKS` multiplies its points with, (rows, dim)."""
+    if isinstance(net, models.BayesClassifier):
+        return net.centers
+    layer = net.layers[0] if isinstance(net, models.DeepPReLU) else net
+    if isinstance(layer, models.PReLUNet | models.PReLULayer):
+        return layer.neurons
+    assert isinstance(net, models.MLP)
+    linear = net[0]
+    assert isinstance(linear, nn.Linear)
+    return linear.weight
+
+
+def _with_first(net: nn.Module, rows: Tensor) -> nn.Module:
+    """A copy of the network with other rows in the first place."""
+    if isinstance(net, models.PReLUNet):
+        explicit = models.Explicit(rows, net.votes.detach())
+        width, dim = rows.shape
+        return models.PReLUNet(dim, width, net.p, init=explicit, generator=torch.Generator())
+    twin = copy.deepcopy(net)
+    _first(twin).data = rows
+    return twin
