@@ -1,0 +1,121 @@
+"""What gradient flow on the mixture learns: directions, radii, and how long it takes.
+
+The study behind `open-questions/p-sweep` and `open-questions/initialisation`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from extremal import measure, models, theory, train
+from extremal.data import OrthonormalMixture
+from extremal.experiments.studies.strongest import both_sides
+from extremal.experiments.trial import Outcome
+
+_ALIGNED = 0.9  # of a direction's length within the span of the centres
+_ONSET, _STALLED = 0.9, 0.1  # of the first loss: where it starts to fall, and where it should end
+
+
+def learned(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """One gradient flow: directions, missed centres, radii from both sides, accuracy, times.
+
+    One seed gives the same data, the same test points and the same initial weights, up to their
+    scale, for every p and every scale. A time that did not come is given as `flow_time`. Training
+    stalls if `flow_time` leaves a tenth of the first loss or more.
+    """
+    mixture = OrthonormalMixture(
+        params["dim"], params["positive"], params["negative"], params["spread"]
+    )
+    data = mixture.sample(params["train_points"], generator=generator)
+    test = mixture.sample(params["test_points"], generator=generator)
+    init = models.Gaussian(params["init_std"])
+    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    until = params["flow_time"]
+    flow = train.gradient_flow(
+        net,
+        data,
+        loss=params["loss"],
+        until=until,
+        method=params["method"],
+        record=train.Record.log_spaced(
+            1.0, until, params["recorded"], watch={"inside": lambda now: _inside(now, mixture)}
+        ),
+    )
+    losses = flow.values["loss"]
+    few = test.take(slice(params["attacked_points"]))
+    found = both_sides(net, few, generator, params["certified_points"]).numbers([0.0])
+    return Outcome(
+        {
+            **_directions(net, mixture),
+            **_times(net, flow, until),
+            **_predicted(params),
+            "half_radius": found["half_radius"],
+            "half_radius_certified": found["half_radius_certified"],
+            "bracket_gap": found["bracket_gap"],
+            "test_accuracy": measure.accuracy(net, test),
+            "train_accuracy": float(flow.values["accuracy"][-1]),
+            "loss": float(losses[-1]),
+            "stalled": float(losses[-1] >= _STALLED * losses[0]),
+        }
+    )
+
+
+def _inside(net: torch.nn.Module, mixture: OrthonormalMixture) -> Tensor:
+    """The length (width,) that each neuron's direction has within the span of the centres."""
+    assert isinstance(net, models.PReLUNet)
+    return measure.cosines(net.neurons, mixture.centers).norm(dim=1)
+
+
+def _directions(net: models.PReLUNet, mixture: OrthonormalMixture) -> dict[str, Any]:
+    """How near the dominant neurons are to averages and to centres, and which nobody follows.
+
+    Cosines are with the nearest one, weighted by contribution.
+    """
+    averages = torch.stack([mixture.average(1), mixture.average(-1)])
+    numbers: dict[str, Any] = {}
+    for name, directions in (("averages", averages), ("centers", mixture.centers)):
+        found = measure.following(net, directions)
+        weight = found.contribution / found.contribution.sum()
+        numbers |= {
+            f"cosine_{name}": float((found.cosine * weight).sum()),
+            f"missed_{name}": len(found.unfollowed),
+            "dominant": len(found.neurons),
+        }
+    return numbers
+
+
+def _times(net: models.PReLUNet, flow: train.Trajectory, until: float) -> dict[str, float]:
+    """When the neurons that end up dominant have aligned, and when the loss starts to fall."""
+    weight = measure.contributions(net)
+    inside = flow.values["inside"] @ (weight / weight.sum())
+    losses = flow.values["loss"]
+    return {
+        "aligned_time": _first(flow.times, inside >= _ALIGNED, until),
+        "onset_time": _first(flow.times, losses <= _ONSET * losses[0], until),
+        "inside": float(inside[-1]),
+    }
+
+
+def _first(times: Tensor, true: Tensor, otherwise: float) -> float:
+    """The first of the times at which something is true."""
+    return float(times[true][0]) if bool(true.any()) else otherwise
+
+
+def _predicted(params: Mapping[str, Any]) -> dict[str, float]:
+    """The theory's radius, of which it has none at p = 2, and its time of growth once aligned."""
+    p, counts = params["p"], (params["positive"], params["negative"])
+    numbers = {}
+    if p != 2:
+        optimum = theory.OPTIMAL_RADIUS
+        numbers["predicted_radius"] = theory.average_radius(*counts) if p < 2 else optimum
+    length = params["init_std"] * math.sqrt(params["dim"])
+    if length < 1:
+        kind: Literal["average", "center"] = "average" if p < 2 else "center"
+        rate = theory.growth_rate(max(counts), sum(counts), p, kind, params["loss"])
+        numbers["predicted_onset"] = theory.onset_time(length, rate)
+    return numbers
