@@ -209,7 +209,7 @@ def _from_shipped(
 
 
 def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
-    axes = ex.get(summary["experiment"]).axes
+    experiment = ex.get(summary["experiment"])
     names = [str(path) for path in files]
     if as_json:
         keys = ("experiment", "scale", "trials", "rows")
@@ -220,9 +220,10 @@ def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
     counts = summary["trials"]
     console.print(f"{counts['done']} of {counts['total']} trials done, {counts['failed']} failed.")
     for failure in summary["failures"][:_FAILURES]:
-        varied = ", ".join(f"{axis} = {failure['params'][axis]}" for axis in axes)
+        varied = experiment.varied(failure["params"]).items()
+        trial = ", ".join(f"{name} = {value}" for name, value in varied)
         reason = failure["reason"].splitlines()[0]
-        console.print(f"failed: {varied}, seed {failure['seed']}: {reason}", markup=False)
+        console.print(f"failed: {trial}, seed {failure['seed']}: {reason}", markup=False)
     if len(summary["failures"]) > _FAILURES:
         console.print(f"... and {len(summary['failures']) - _FAILURES} more; see report.html")
     for path in names:

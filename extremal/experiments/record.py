@@ -217,6 +217,11 @@ class Experiment:
             for seed in range(repeats)
         ]
 
+    def varied(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of a trial's parameters that the axes set, of an axis of mappings the first."""
+        names = (_points(axis, self.settings[axis].value)[0][0][0] for axis in self.axes)
+        return {name: params[name] for name in names}
+
 
 def _points(axis: str, values: list[Any]) -> list[list[tuple[str, Any]]]:
     """What each point of an axis sets: names and values."""

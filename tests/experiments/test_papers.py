@@ -34,6 +34,8 @@ def test_every_scale_is_well_formed(name):
     for scale in SCALES:
         trials = experiment.trials(scale)
         assert len({trial.key for trial in trials}) == len(trials) > 0
+        for trial in trials:
+            assert len(experiment.varied(trial.params)) == len(experiment.axes)
         for row in experiment.provenance(scale):
             assert row["mark"] in "SAO"
         for claim in experiment.claims:

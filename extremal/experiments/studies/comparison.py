@@ -20,6 +20,7 @@ from extremal.experiments.studies.robust import share
 from extremal.experiments.trial import Outcome
 
 _ACCURATE, _FALLEN = 0.99, 0.5  # clean accuracy, and share of the first loss, of a learned network
+_FIRST = 0.01  # of the points, broken where the curve starts to fall
 _ROUNDING = 1e-5  # by which a norm may be above the radius of its attack, as a share
 _STRETCH = (1.00001, 1.0001, 1.001, 1.01)  # until the network itself takes it as broken
 
@@ -65,6 +66,7 @@ def _robustness(
         "radius": radii,
         "robust_accuracy": _standing(found.radius, radii),
         "half_radius": float(found.radius.median()),
+        "first_fall": float(found.radius.quantile(_FIRST, interpolation="nearest")),
     }
     if not isinstance(net, models.PReLUNet):
         return numbers

@@ -39,7 +39,7 @@ def network(
     if name == "bayes":
         return models.bayes_classifier(mixture)
     dim, width, p = mixture.dim, params["width"], params["p"]
-    init = own(params, "init_std")
+    init = params["init_std"]
     if name in ("prelu", "relu"):
         power = p if name == "prelu" else 1.0
         start = models.Gaussian(init)
@@ -59,7 +59,7 @@ def trained(
     net = network(params["network"], data.source, params, generator)
     if params["network"] == "bayes":
         return net, {}
-    lr, steps = own(params, "lr"), own(params, "steps")
+    lr, steps = params["lr"], params["steps"]
     path = train.sgd(
         net,
         data,
@@ -79,23 +79,6 @@ def trained(
         "steps_taken": steps_taken,
         "train_accuracy": float(path.values["accuracy"][-1]),
     }
-
-
-def own(params: Mapping[str, Any], name: str) -> Any:
-    """A setting for the trial's `network`, and `start` where there is one.
-
-    One value for all, or a mapping by start, by network, or by both in this order; a network that
-    is not in it has the value of "others".
-    """
-    value = params[name]
-    for chosen in (params.get("start"), params["network"]):
-        if isinstance(value, Mapping) and chosen in value:
-            value = value[chosen]
-    if isinstance(value, Mapping):
-        rule = f"have a value for {params['network']!r} or 'others'"
-        _check.require("others" in value, name, rule, sorted(value))
-        value = value["others"]
-    return value
 
 
 def narrowed(net: nn.Module, data: Dataset) -> tuple[nn.Module, Dataset, Tensor]:
