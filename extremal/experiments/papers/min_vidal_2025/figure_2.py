@@ -111,8 +111,9 @@ experiment = Experiment(
         "dim": 30,
         "positive": 2,
         "negative": 2,
-        "spread": [0.1],
-        "networks": _networks(tuple(_NAMES), steps=30, lr=0.2, init_std=0.1),
+        "networks": _networks(
+            ("prelu", "tanh", "deep-prelu-residual", "bayes"), steps=30, lr=0.2, init_std=0.1
+        ),
         "seeds": 1,
         "width": 12,
         "init_std": 1e-2,
