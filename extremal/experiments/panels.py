@@ -97,7 +97,7 @@ def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str,
             all_of_it = matching({panel.by: value}, found) if panel.by else list(found)
             chosen = [one for one in all_of_it if name in one.numbers] or all_of_it
             label = _label(panel, name, value)
-            style = panel.styles.get(name, "solid")
+            style = panel.styles.get(_short(value), panel.styles.get(name, "solid"))
             series.append({"label": label, **_curve(panel.x, name, chosen), "style": style})
     marks = [
         {"at": float(mark.at(settings) if callable(mark.at) else mark.at), "label": mark.label}
@@ -139,10 +139,15 @@ def _label(panel: Line, name: str, value: Any) -> str:
     if panel.by is None or len(panel.y) > 1:
         parts.append(panel.labels.get(name, name))
     if panel.by is not None:
-        short = f"{value:g}" if isinstance(value, float) else str(value)
+        short = _short(value)
         default = panel.labels.get(short, f"{panel.by} = {short}")
         parts.append(panel.labels.get(str(value), default))
     return ", ".join(parts)
+
+
+def _short(value: Any) -> str:
+    """How labels and styles name a value of `by`."""
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _bars(panel: Bars, stored: Stored) -> dict[str, Any]:

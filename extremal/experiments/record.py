@@ -70,7 +70,7 @@ class Line:
     Where `y` is a scalar of each trial, `x` is a parameter (distance against spread). Where `y` is
     a list, `x` is a list of the same length in the numbers (accuracy against radius). One curve for
     each value of the parameter `by`, and for each name in `y`, of those trials that have it;
-    `styles` gives a name's line style.
+    `styles` gives the line style of a value of `by`, or of a name.
     """
 
     title: str

@@ -290,6 +290,12 @@ def test_curves_by_value_and_name_have_both_in_their_labels(tmp_path: Path) -> N
     assert labels == ["value, p = 1", "value, p = 3", "1/3, p = 1", "1/3, p = 3"]
 
 
+def test_a_value_of_by_has_a_style_of_its_own(tmp_path: Path) -> None:
+    panel = Line("t", "spread", ("value",), "", "", by="p", styles={"3": "dashed"})
+    styles = [series["style"] for series in _panel(tmp_path, panel)["series"]]
+    assert styles == ["solid", "dashed"]
+
+
 def test_a_curve_counts_the_fewest_trials_behind_a_point(tmp_path: Path) -> None:
     experiment = _experiment(Line("t", "spread", ("third",), "", "", where={"p": 1.0}))
     store = Store(tmp_path)

@@ -52,6 +52,7 @@ def _panel(spread: float) -> Line:
         by="network",
         where={"spread": spread},
         labels=_NAMES,
+        styles={"bayes": "dashed", "logistic": "dotted", "tanh": "dashed"},  # they lie on others
         marks=(
             Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
             Mark(theory.OPTIMAL_RADIUS, "√2/2"),
@@ -98,7 +99,6 @@ experiment = Experiment(
     },
     quick={
         "dim": 300,
-        "spread": [0.1],
         "networks": _networks(_FEW),
         "seeds": 1,
         "width": 100,
