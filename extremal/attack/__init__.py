@@ -5,7 +5,13 @@ from extremal.attack.auto_attack import auto_attack
 from extremal.attack.ball import Ball
 from extremal.attack.boundary import boundary
 from extremal.attack.curve import AccuracyCurve, Attack, accuracy_curve, everything, published
-from extremal.attack.directions import along, average_direction, center_directions, structured
+from extremal.attack.directions import (
+    along,
+    average_direction,
+    center_directions,
+    known_clusters,
+    structured,
+)
 from extremal.attack.foolbox_attack import foolbox_attack
 from extremal.attack.linear import linear_steps
 from extremal.attack.modules import Flat, as_classes, as_module
@@ -34,6 +40,7 @@ __all__ = [
     "center_directions",
     "everything",
     "foolbox_attack",
+    "known_clusters",
     "linear_steps",
     "minimal",
     "pgd",

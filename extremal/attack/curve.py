@@ -10,10 +10,11 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import NORMS, Ball
+from extremal.attack.directions import known_clusters
 from extremal.attack.pgd import published_pgd
 from extremal.attack.result import AttackResult
 from extremal.attack.run import run
-from extremal.data import Dataset, OrthonormalMixture
+from extremal.data import Dataset
 
 Attack = Callable[[nn.Module, Dataset, Ball, torch.Generator], AttackResult]
 
@@ -32,7 +33,7 @@ def everything(
     net: nn.Module, data: Dataset, ball: Ball, generator: torch.Generator
 ) -> AttackResult:
     """`run` on a data set, with the closed forms where the data's source is a mixture."""
-    mixture = data.source if isinstance(data.source, OrthonormalMixture) else None
+    mixture = known_clusters(data)
     group = data.group if mixture is not None else None
     return run(
         net,

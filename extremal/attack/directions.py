@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,28 +13,28 @@ from extremal.attack.ball import Ball
 from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.result import AttackResult, worst
 from extremal.attack.search import clearly_broken, search_copy
-from extremal.data import OrthonormalMixture
+from extremal.data import Clusters, Dataset
 from extremal.models import margin
 
 FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def average_direction(mixture: OrthonormalMixture) -> Tensor:
-    """d_0 = (sqrt(K1) mu_plus - sqrt(K2) mu_minus) / sqrt(K), (dim,), a unit vector.
+def average_direction(mixture: Clusters) -> Tensor:
+    """d_0 along the sum of the positive centres minus that of the negative ones, (dim,), of norm 1.
 
-    The attack on (x, y) is x - y r d_0 (Min & Vidal 2024, Theorem 1); it breaks the average
-    classifier F near r = 1/sqrt(K).
+    The attack on (x, y) is x - y r d_0; it breaks the average classifier F of an orthonormal
+    mixture near r = 1/sqrt(K) (Min & Vidal 2024, Theorem 1), and averaged features in general (Li
+    et al. 2025: epsilon along -sum over J_+ + sum over J_-).
     """
     _check_mixture(mixture)
-    plus = math.sqrt(mixture.positive) * mixture.average(1)
-    minus = math.sqrt(mixture.negative) * mixture.average(-1)
-    return (plus - minus) / math.sqrt(mixture.count)
+    toward = mixture.labels.double() @ mixture.centers
+    return toward / torch.linalg.vector_norm(toward)
 
 
 def center_directions(
-    mixture: OrthonormalMixture, group: Tensor, *, dtype: torch.dtype = torch.float64
+    mixture: Clusters, group: Tensor, *, dtype: torch.dtype = torch.float64
 ) -> Iterator[Tensor]:
-    """(-mu_k + mu_l) / sqrt(2) for each point's own centre k and each opposing l in turn.
+    """-mu_k + mu_l, of norm 1, for each point's own centre k and each opposing l in turn.
 
     `group` (n,) holds the k; each item is (n, dim). Min & Vidal 2024, Section C.4; it breaks the
     subclass classifier F^(p), p >= 2, near r = sqrt(2)/2. The classes may differ in size: the
@@ -43,13 +42,14 @@ def center_directions(
     """
     group = _checked_group(mixture, group)
     centers = mixture.centers.to(group.device, dtype)
-    own_positive = group < mixture.positive
-    first = torch.where(own_positive, mixture.positive, 0)
-    count = torch.where(own_positive, mixture.negative, mixture.positive)
-    return (
-        (centers[first + j % count] - centers[group]) / math.sqrt(2.0)
-        for j in range(max(mixture.positive, mixture.negative))
+    labels = mixture.labels.to(group.device)
+    plus, minus = (torch.nonzero(labels == sign).squeeze(1) for sign in (1, -1))
+    own_positive = labels[group] == 1
+    opposing = (
+        torch.where(own_positive, minus[j % len(minus)], plus[j % len(plus)])
+        for j in range(max(len(plus), len(minus)))
     )
+    return (nn.functional.normalize(centers[other] - centers[group]) for other in opposing)
 
 
 def along(
@@ -97,7 +97,7 @@ def structured(
     net: nn.Module,
     x: Tensor,
     y: Tensor,
-    mixture: OrthonormalMixture,
+    mixture: Clusters,
     group: Tensor | None,
     ball: Ball,
     *,
@@ -181,11 +181,23 @@ def _check_direction(direction: Tensor, x: Tensor) -> None:
     _check.finite("directions", direction)
 
 
+def known_clusters(data: Dataset) -> Clusters | None:
+    """What made the data, where it has the closed forms and the data have their labels."""
+    return data.source if two_classes(data.source) and data.signed else None
+
+
+def two_classes(source: object) -> bool:
+    """Whether this is something that the closed forms are for: clusters of classes -1 and +1."""
+    return isinstance(source, Clusters) and set(source.labels.tolist()) == {-1, 1}
+
+
 def _check_mixture(mixture: object) -> None:
-    _check.instance("mixture", mixture, OrthonormalMixture, "be an OrthonormalMixture")
+    rule = "be Clusters of two classes, -1 and +1"
+    _check.instance("mixture", mixture, Clusters, rule)
+    _check.require(two_classes(mixture), "mixture", rule, mixture)
 
 
-def _checked_group(mixture: OrthonormalMixture, group: Tensor) -> Tensor:
+def _checked_group(mixture: Clusters, group: Tensor) -> Tensor:
     _check_mixture(mixture)
     rule = f"be an integer (n,) tensor with entries in 0..{mixture.count - 1}"
     _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)

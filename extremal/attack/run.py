@@ -13,14 +13,14 @@ from extremal._progress import Bar, Progress
 from extremal.attack.apgd import apgd
 from extremal.attack.ball import Ball
 from extremal.attack.boundary import boundary
-from extremal.attack.directions import structured
+from extremal.attack.directions import structured, two_classes
 from extremal.attack.linear import linear_steps
 from extremal.attack.pgd import pgd
 from extremal.attack.random_search import random_search
 from extremal.attack.recheck import BATCH, check_points, verified
 from extremal.attack.result import CLEAN, AttackResult
 from extremal.attack.shortest import shortest
-from extremal.data import OrthonormalMixture
+from extremal.data import Clusters
 from extremal.data.dataset import Box
 from extremal.models import is_shallow
 
@@ -43,7 +43,7 @@ def run(
     radius: float | Tensor,
     box: Box | None = None,
     steps: int = 100,
-    mixture: OrthonormalMixture | None = None,
+    mixture: Clusters | None = None,
     group: Tensor | None = None,
     generator: torch.Generator,
     batch: int = BATCH,
@@ -125,7 +125,7 @@ def minimal(
 
 
 def _shallow_parts(
-    net: nn.Module, mixture: OrthonormalMixture | None, group: Tensor | None, batch: int
+    net: nn.Module, mixture: Clusters | None, group: Tensor | None, batch: int
 ) -> Iterator[Part]:
     """The attacks on a network whose neurons can be seen."""
     if mixture is not None:
@@ -135,7 +135,7 @@ def _shallow_parts(
 
 def _general_parts(
     net: nn.Module,
-    mixture: OrthonormalMixture | None,
+    mixture: Clusters | None,
     group: Tensor | None,
     steps: int,
     batch: int,
@@ -183,9 +183,7 @@ def _general_parts(
     )
 
 
-def _closed_forms(
-    net: nn.Module, mixture: OrthonormalMixture, group: Tensor | None, batch: int
-) -> Part:
+def _closed_forms(net: nn.Module, mixture: Clusters, group: Tensor | None, batch: int) -> Part:
     def attack(x: Tensor, y: Tensor, ball: Ball, rows: Tensor, _: Progress) -> AttackResult:
         own = None if group is None else group[rows.to(group.device)]
         return structured(net, x, y, mixture, own, ball, batch=batch)
@@ -199,8 +197,8 @@ def _told(bar: Bar, before: int, what: str, done: int, total: int) -> None:
 
 
 def _check_mixture(mixture: object, group: object, x: Tensor) -> None:
-    known = mixture is None or isinstance(mixture, OrthonormalMixture)
-    _check.require(known, "mixture", "be an OrthonormalMixture or None", type(mixture).__name__)
+    known = mixture is None or two_classes(mixture)
+    _check.require(known, "mixture", "be Clusters of classes -1 and +1, or None", mixture)
     alone = group is None or mixture is not None
     _check.require(alone, "group", "come with the mixture it belongs to", "no mixture")
     counted = group is None or (isinstance(group, Tensor) and group.shape == x.shape[:1])

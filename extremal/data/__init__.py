@@ -7,12 +7,14 @@ from extremal.data.fetch import DataError
 from extremal.data.folders import ImageFolder, image_folder, load_folder
 from extremal.data.images import load, published_split
 from extremal.data.mixture import OrthonormalMixture
+from extremal.data.orthogonal import OrthogonalClusters
 
 __all__ = [
     "Clusters",
     "DataError",
     "Dataset",
     "ImageFolder",
+    "OrthogonalClusters",
     "OrthonormalMixture",
     "correlated_centers",
     "image_folder",

@@ -70,7 +70,20 @@ class Clusters:
             group = torch.randint(self.count, (count,), generator=generator)
         else:
             group = torch.multinomial(self.weights, count, replacement=True, generator=generator)
-        x = torch.randn(count, self.dim, generator=generator, dtype=dtype)
+        return self._around(group, generator, dtype)
+
+    def sample_each(
+        self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> Dataset:
+        """Draw `count` samples of every cluster, one cluster after the other."""
+        _check.integer("count", count, minimum=1)
+        _check.generator("generator", generator)
+        _check.floating("dtype", dtype)
+        return self._around(torch.arange(self.count).repeat_interleave(count), generator, dtype)
+
+    def _around(self, group: Tensor, generator: torch.Generator, dtype: torch.dtype) -> Dataset:
+        """Samples of the given clusters (n,)."""
+        x = torch.randn(len(group), self.dim, generator=generator, dtype=dtype)
         x.mul_(self.noise.to(dtype)[group].unsqueeze(1)).add_(self.centers.to(dtype)[group])
         return Dataset(x, self.labels[group], group=group, source=self)
 

@@ -10,11 +10,11 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Progress
-from extremal.attack import AttackResult, Ball, minimal, run, verified
+from extremal.attack import AttackResult, Ball, known_clusters, minimal, run, verified
 from extremal.attack.recheck import batches
 from extremal.attack.result import CLEAN
 from extremal.certify import Certificate, certificate
-from extremal.data import Dataset, OrthonormalMixture
+from extremal.data import Dataset
 from extremal.models import check_outputs, double
 
 
@@ -90,7 +90,7 @@ class Task:
         if len(rows) == 0:
             return found
         part = self.test.take(rows)
-        mixture = part.source if isinstance(part.source, OrthonormalMixture) else None
+        mixture = known_clusters(part)
         result = run(
             self.net,
             part.x,

@@ -1,6 +1,16 @@
 """What a network has learned: directions, contributions, margins, distances."""
 
 from extremal.measure.accuracies import accuracy, accuracy_by_group, correct
+from extremal.measure.decomposition import (
+    Averaging,
+    Decomposition,
+    Decoupling,
+    averaged_share,
+    averaging,
+    decompose,
+    decoupled_share,
+    decoupling,
+)
 from extremal.measure.directions import ExtremalDirections, extremal_directions
 from extremal.measure.distances import Distance, Supremum, distance, supremum
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
@@ -15,16 +25,24 @@ from extremal.measure.neurons import (
 
 __all__ = [
     "KKT",
+    "Averaging",
+    "Decomposition",
+    "Decoupling",
     "Distance",
     "ExtremalDirections",
     "Following",
     "Supremum",
     "accuracy",
     "accuracy_by_group",
+    "averaged_share",
+    "averaging",
     "balancedness",
     "contributions",
     "correct",
     "cosines",
+    "decompose",
+    "decoupled_share",
+    "decoupling",
     "distance",
     "extremal_directions",
     "following",

@@ -1,5 +1,11 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
+from extremal.models.averaging import (
+    LogOdds,
+    averaged_classifier,
+    decoupled_classifier,
+    summed,
+)
 from extremal.models.convolution import ConvPReLU, PReLUConv2d
 from extremal.models.deep import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
 from extremal.models.effective import Polar, Reduction, polar, reductions
@@ -7,7 +13,15 @@ from extremal.models.extractor import extractor, features, through
 from extremal.models.files import load, load_noted, save
 from extremal.models.foreign import from_authors, from_torch
 from extremal.models.grouped import Grouped
-from extremal.models.initial import Balanced, Explicit, Gaussian, Initialisation, Kaiming, Weights
+from extremal.models.initial import (
+    Balanced,
+    Blocks,
+    Explicit,
+    Gaussian,
+    Initialisation,
+    Kaiming,
+    Weights,
+)
 from extremal.models.margins import (
     check_outputs,
     double,
@@ -31,6 +45,7 @@ __all__ = [
     "MLP",
     "Balanced",
     "BayesClassifier",
+    "Blocks",
     "ConvPReLU",
     "DeepPReLU",
     "Explicit",
@@ -38,6 +53,7 @@ __all__ = [
     "Grouped",
     "Initialisation",
     "Kaiming",
+    "LogOdds",
     "PReLUConv2d",
     "PReLULayer",
     "PReLUNet",
@@ -49,10 +65,12 @@ __all__ = [
     "Shallow",
     "Weights",
     "average_classifier",
+    "averaged_classifier",
     "bayes_classifier",
     "best_gap",
     "check_outputs",
     "core",
+    "decoupled_classifier",
     "double",
     "extractor",
     "features",
@@ -72,5 +90,6 @@ __all__ = [
     "shallow",
     "shipped",
     "subclass_classifier",
+    "summed",
     "through",
 ]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extremal import _check
 
@@ -96,6 +96,40 @@ class Kaiming:
             votes=_uniform(width**-0.5, outputs, width, generator=generator),
             hidden_bias=_uniform(dim**-0.5, width, generator=generator),
             bias=_uniform(width**-0.5, outputs, generator=generator),
+        )
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Neurons N(0, std^2), and votes that assign each neuron to one output or one side.
+
+    With one output the first half of the neurons votes +`vote` and the others -`vote`; with C
+    outputs equally many neurons vote `vote` for each, in order, and 0 for the others. Hidden biases
+    are N(0, bias_std^2), or zero. Li et al. 2025 keep these votes fixed: `net.freeze("votes")`.
+    """
+
+    std: float
+    bias_std: float = 0.0
+    vote: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check.number("std", self.std, above=0.0)
+        _check.number("bias_std", self.bias_std, minimum=0.0)
+        _check.number("vote", self.vote, above=0.0)
+
+    def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
+        """Draw neurons, then hidden biases."""
+        sides = max(2, outputs)
+        even = width % sides == 0
+        _check.require(even, "width", f"be a multiple of {sides}, so that blocks are equal", width)
+        side = torch.arange(width) // (width // sides)
+        one = nn.functional.one_hot(side, sides).double().T  # (sides, width)
+        votes = one if outputs > 1 else one[:1] - one[1:]
+        return Weights(
+            neurons=self.std * _normal(width, dim, generator=generator),
+            votes=self.vote * votes,
+            hidden_bias=self.bias_std * _normal(width, generator=generator),
+            bias=torch.zeros(outputs, dtype=torch.float64),
         )
 
 

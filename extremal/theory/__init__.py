@@ -1,7 +1,8 @@
 """The papers' theorems as functions of their numbers, independent of the rest of the package.
 
 Names follow the classifiers: `average_*` is about F (neurons at the class averages), `subclass_*`
-about F^(p) (neurons at the subclass centres), both in Min & Vidal 2024, eq. 2 and 3. Parameters:
+about F^(p) (neurons at the subclass centres), both in Min & Vidal 2024, eq. 2 and 3; `averaged_*`
+and `decoupled_*` are about networks with biases in Li et al. 2025. Parameters:
 `dim` D, `positive` K1, `negative` K2, `spread` alpha. Each function says where its statement is
 printed, and where it differs from what is true.
 """
@@ -13,6 +14,7 @@ from extremal.theory.alignment import (
     center_drift_floor,
     power_product,
 )
+from extremal.theory.averaging import averaged_radius, averaging_scale, decoupled_radius
 from extremal.theory.bound import Bound
 from extremal.theory.clean import average_clean_bound, subclass_clean_bound
 from extremal.theory.concentration import subclass_accuracy_lower, subclass_accuracy_upper
@@ -57,9 +59,12 @@ __all__ = [
     "average_error",
     "average_radius",
     "average_robust_bound",
+    "averaged_radius",
+    "averaging_scale",
     "center_drift",
     "center_drift_floor",
     "cosine_drift",
+    "decoupled_radius",
     "field",
     "growth_rate",
     "onset_time",

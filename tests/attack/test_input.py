@@ -81,8 +81,8 @@ TABLE = {
     "x must be a floating.*list": lambda: run(NET, [[1.0, 1.0]], Y, radius=1.0, generator=SEED),
     "fractions must be a sequence": lambda: along(NET, X, Y, X, BALL, fractions=1.0),
     "directions must be a tensor": lambda: along(NET, X, Y, 3, BALL),
-    "mixture must be an Orth.* int": lambda: structured(NET, X, Y, 3, None, BALL),
-    "mixture must be an Orth.* str": lambda: center_directions("mix", GROUP),
+    "mixture must be Clusters.* int": lambda: structured(NET, X, Y, 3, None, BALL),
+    "mixture must be Clusters.* str": lambda: center_directions("mix", GROUP),
     "group must have one .* 3": lambda: run(
         NET, X, Y, radius=1.0, mixture=MIX, group=3, generator=SEED
     ),

@@ -1,0 +1,186 @@
+"""What weights are made of: their start, coefficients on features and on noise, and a rest.
+
+Li, Pan, Lyu & Li 2025: the Lemma on weight decomposition, and what its coefficients say about
+averaged and decoupled features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal.data import Clusters, Dataset
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """w = start + `features` @ mu + `noise` @ xi + rest, for each neuron.
+
+    `features` (width, K) are the lambda, `noise` (width, n) the sigma, `rest` (width,) the norms of
+    what is left, as shares of ||w - start||. `condition` is the condition number of the features
+    and the noise together: the coefficients are unique, and `exact` is set, where these are
+    independent; else they are those of least norm.
+    """
+
+    features: Tensor
+    noise: Tensor
+    rest: Tensor
+    condition: float
+    exact: bool
+
+
+def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
+    """Decompose neurons (width, dim) that were trained on `data` from `start` (width, dim).
+
+    The mu are the centres of the data's source, and xi_i = x_i - mu of its cluster. By least
+    squares in float64; gradient descent moves weights within the span of the points, so that a rest
+    beyond rounding has another cause, such as weight decay.
+    """
+    _check.matrix("neurons", neurons)
+    _check.matrix("start", start, columns=neurons.shape[1])
+    same = neurons.shape == start.shape
+    _check.require(same, "start", f"have the shape {tuple(neurons.shape)}", tuple(start.shape))
+    _check.instance("data", data, Dataset, "be a Dataset")
+    rule = "come from Clusters, with the cluster of each point as its group"
+    known = isinstance(data.source, Clusters) and data.group is not None
+    _check.require(known, "data", rule, type(data.source).__name__)
+    assert data.group is not None
+    centers = data.source.centers.to(data.x.device)
+    noise = data.x.double() - centers[data.group]
+    parts = torch.cat([centers, noise])  # (K + n, dim)
+    moved = neurons.detach().double() - start.detach().double()
+    left, size, right = torch.linalg.svd(parts, full_matrices=False)
+    kept = size > size[0] * 1e-12 * max(parts.shape)
+    inverse = torch.where(kept, 1.0 / torch.where(kept, size, 1.0), 0.0)
+    found = ((moved @ right.T) * inverse) @ left.T  # (width, K + n)
+    length = torch.linalg.vector_norm(moved, dim=1)
+    rest = torch.linalg.vector_norm(moved - found @ parts, dim=1)
+    rest = rest / torch.where(length > 0, length, 1.0)
+    exact = len(parts) <= parts.shape[1] and bool(kept.all())
+    count = len(centers)
+    condition = float(size[0] / size[-1]) if size[-1] > 0 else float("inf")
+    return Decomposition(found[:, :count], found[:, count:], rest, condition, exact)
+
+
+@dataclass(frozen=True)
+class Averaging:
+    """The three conditions of the feature-averaging theorem, as numbers and as a verdict.
+
+    In units of the mean coefficient on features of the own class: `least_own` is the least of
+    these (the theorem: Omega(1)), `most_foreign` the largest on the other class (o(1)), and
+    `ratio` the largest quotient of two own ones of one neuron (O(1), infinite where one is not
+    positive). `scale` is that mean. `holds` is set where all are within the given limits.
+    """
+
+    scale: float
+    least_own: float
+    most_foreign: float
+    ratio: float
+    holds: bool
+
+
+def averaging(
+    features: Tensor,
+    signs: Tensor,
+    labels: Tensor,
+    *,
+    least: float = 0.3,
+    foreign: float = 0.3,
+    ratio: float = 3.0,
+) -> Averaging:
+    """Whether coefficients (width, K) on features average them.
+
+    `signs` (width,) are the sides of the neurons and `labels` (K,) those of the clusters, -1 / +1.
+    The theorem's constants are not stated: the limits are ours. All own coefficients must be at
+    least `least` and all foreign ones at most `foreign` times the mean own one, and no quotient of
+    two own ones above `ratio`.
+    """
+    own = _own(features, signs, labels)
+    mine, others = features.double()[own], features.double()[~own]
+    scale = float(mine.mean())
+    if scale <= 0:
+        return Averaging(scale, -torch.inf, torch.inf, torch.inf, holds=False)
+    low = torch.where(own, features.double(), torch.inf).amin(1)
+    high = torch.where(own, features.double(), -torch.inf).amax(1)
+    quotient = float((high / low).max()) if bool((low > 0).all()) else float("inf")
+    smallest, largest = float(mine.min()) / scale, float(others.max()) / scale
+    holds = smallest >= least and largest <= foreign and quotient <= ratio
+    return Averaging(scale, smallest, largest, quotient, holds)
+
+
+@dataclass(frozen=True)
+class Decoupling:
+    """The conditions of the decoupling theorem: `least_own` lambda_ii, `most_other` lambda_ij.
+
+    In units of the mean lambda_ii, `scale`; the theorem has Omega(1) and o(1).
+    """
+
+    scale: float
+    least_own: float
+    most_other: float
+    holds: bool
+
+
+def decoupling(
+    features: Tensor, owner: Tensor, *, least: float = 0.3, other: float = 0.3
+) -> Decoupling:
+    """Whether each neuron's coefficients (width, K) are on the cluster `owner` (width,) alone."""
+    _check.matrix("features", features)
+    rule = f"be an integer tensor ({len(features)},) with clusters in 0..{features.shape[1] - 1}"
+    _check.instance("owner", owner, Tensor, rule)
+    right = owner.shape == features.shape[:1] and not owner.is_floating_point()
+    _check.require(right, "owner", rule, f"shape {tuple(owner.shape)} of {owner.dtype}")
+    inside = int(owner.min()) >= 0 and int(owner.max()) < features.shape[1]
+    _check.require(inside, "owner", rule, f"{int(owner.min())}..{int(owner.max())}")
+    mask = torch.nn.functional.one_hot(owner.long(), features.shape[1]).bool()
+    mine, others = features.double()[mask], features.double()[~mask]
+    scale = float(mine.mean())
+    if scale <= 0:
+        return Decoupling(scale, -torch.inf, torch.inf, holds=False)
+    smallest, largest = float(mine.min()) / scale, float(others.max()) / scale
+    return Decoupling(scale, smallest, largest, smallest >= least and largest <= other)
+
+
+def averaged_share(features: Tensor, signs: Tensor, labels: Tensor) -> float:
+    """How averaged coefficients are, from 0 to 1: the mean over neurons of cos^2 with the average.
+
+    (sum of lambda_j over the own class)^2 / (its number of clusters times the sum of all
+    lambda_j^2), 0 where the first sum is negative: 1 for equal own coefficients and none else.
+    """
+    own = _own(features, signs, labels)
+    coefficients = features.double()
+    total = torch.where(own, coefficients, 0.0).sum(1).clamp(min=0.0)
+    squares = coefficients.square().sum(1)
+    return float((total.square() / (own.sum(1) * _nonzero(squares))).mean())
+
+
+def decoupled_share(features: Tensor) -> float:
+    """How decoupled coefficients are, from 1/K to 1: the mean of max lambda_j^2 / sum lambda_j^2.
+
+    Over neurons; the largest coefficient must be positive, else the neuron counts as 0.
+    """
+    _check.matrix("features", features)
+    coefficients = features.detach().double()
+    top = coefficients.amax(1).clamp(min=0.0)
+    return float((top.square() / _nonzero(coefficients.square().sum(1))).mean())
+
+
+def _nonzero(squares: Tensor) -> Tensor:
+    return torch.where(squares > 0, squares, 1.0)
+
+
+def _own(features: Tensor, signs: Tensor, labels: Tensor) -> Tensor:
+    """Which features are of the neuron's own class, (width, K)."""
+    _check.matrix("features", features)
+    for name, side, count in (("signs", signs, len(features)), ("labels", labels, None)):
+        rule = f"be a tensor of -1 and +1 with {count or features.shape[1]} entries"
+        _check.instance(name, side, Tensor, rule)
+        good = side.ndim == 1 and len(side) == (count or features.shape[1])
+        _check.require(good, name, rule, f"shape {tuple(side.shape)}")
+        _check.require(bool((side.abs() == 1).all()), name, rule, side.tolist())
+    both = set(labels.tolist()) == {-1, 1}
+    _check.require(both, "labels", "name both classes", labels.tolist())
+    return signs.unsqueeze(1) == labels.unsqueeze(0)
