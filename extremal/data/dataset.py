@@ -80,6 +80,12 @@ class Dataset:
         _check.require(largest < len(groups), "groups", rule, f"none for class {largest}")
         return replace(self, y=groups.to(self.y.device)[self.y], group=self.y)
 
+    def fine(self) -> Dataset:
+        """The data with its subclasses 0..K-1 as labels: the opposite of `relabel`."""
+        _check.require(self.group is not None, "group", "be known for fine labels", self.group)
+        assert self.group is not None
+        return replace(self, y=self.group)
+
     def to(self, target: torch.dtype | torch.device | str) -> Dataset:
         """The same data with points of another dtype, or everything on another device."""
         if isinstance(target, torch.dtype):

@@ -95,7 +95,10 @@ def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str,
     for name in panel.y:
         for value in values:
             all_of_it = matching({panel.by: value}, found) if panel.by else list(found)
-            chosen = [one for one in all_of_it if name in one.numbers] or all_of_it
+            chosen = [one for one in all_of_it if name in one.numbers]
+            if not chosen and any(name in one.numbers for one in found):
+                continue
+            chosen = chosen or all_of_it
             label = _label(panel, name, value)
             style = panel.styles.get(_short(value), panel.styles.get(name, "solid"))
             series.append({"label": label, **_curve(panel.x, name, chosen), "style": style})

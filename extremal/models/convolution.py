@@ -86,7 +86,7 @@ class ConvPReLU(nn.Module):
         _check.require(len(shape) == 3, "shape", "be (channels, height, width)", tuple(shape))
         self.shape = tuple(_check.integer("shape", size, minimum=1) for size in shape)
         _check.require(len(channels) > 0, "channels", "have at least one number", channels)
-        self.outputs = _check.integer("outputs", outputs, minimum=2)
+        self.outputs = _check.integer("outputs", outputs, minimum=1)
         self.dim = self.shape[0] * self.shape[1] * self.shape[2]
         self.register_buffer("center", _center(center, self.dim).to(dtype))
         self.layers = nn.Sequential(
@@ -107,10 +107,10 @@ class ConvPReLU(nn.Module):
             self.readout.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """f(x), (n, outputs)."""
+        """f(x): (n,) where outputs == 1, else (n, outputs)."""
         images = (x - self.center).reshape(len(x), *self.shape)
         out: Tensor = self.readout(self.pool(self.layers(images)).flatten(1))
-        return out
+        return out.squeeze(-1) if self.outputs == 1 else out
 
 
 @torch.no_grad()

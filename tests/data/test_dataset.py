@@ -123,3 +123,11 @@ def test_a_bad_box_is_refused(box, message):
     with pytest.raises(ValueError, match=message) as caught:
         Dataset(data.x, data.y, box=box)
     assert "\n" not in str(caught.value)
+
+
+def test_fine_labels_are_the_subclasses():
+    data = Dataset(torch.zeros(3, 2), torch.tensor([1, -1, 1]), group=torch.tensor([0, 2, 1]))
+    assert data.fine().y.tolist() == [0, 2, 1]
+    assert data.y.tolist() == [1, -1, 1]
+    with pytest.raises(ValueError, match="group must be known"):
+        Dataset(torch.zeros(1, 2), torch.tensor([1])).fine()

@@ -53,6 +53,8 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "names": ["a", "b"],
         "word": "high",
     }
+    if p == 3.0:
+        numbers["only_3"] = spread
     grid = torch.arange(6.0, dtype=torch.float64).reshape(3, 2) / 3 + p
     arrays = {"grid": grid, "space": grid.repeat(1, 2)[:, :3], "none": torch.zeros(0, 2)}
     return Outcome(numbers, arrays)
@@ -294,6 +296,12 @@ def test_a_value_of_by_has_a_style_of_its_own(tmp_path: Path) -> None:
     panel = Line("t", "spread", ("value",), "", "", by="p", styles={"3": "dashed"})
     styles = [series["style"] for series in _panel(tmp_path, panel)["series"]]
     assert styles == ["solid", "dashed"]
+
+
+def test_a_curve_that_only_some_values_have_is_drawn_for_those(tmp_path: Path) -> None:
+    panel = Line("t", "spread", ("value", "only_3"), "", "", by="p")
+    labels = [series["label"] for series in _panel(tmp_path, panel)["series"]]
+    assert labels == ["value, p = 1", "value, p = 3", "only_3, p = 3"]
 
 
 def test_a_curve_counts_the_fewest_trials_behind_a_point(tmp_path: Path) -> None:

@@ -126,3 +126,11 @@ def test_bad_input_is_named(name):
     call, said = BAD[name]
     with pytest.raises(ValueError, match=re.escape(said)):
         call()
+
+
+def test_one_output_is_a_binary_network():
+    one = ConvPReLU((1, 4, 4), (2,), 3.0, 1, generator=g())
+    x = torch.randn(5, 16, generator=g(1))
+    assert one(x).shape == (5,)
+    found = attack.minimal(one, x, one(x).detach().sign().long(), generator=g())
+    assert bool((found.radius > 0).all())

@@ -1,0 +1,221 @@
+"""Figure 2: robust accuracy with 2-class and with 10-class labels, each read as two classes."""
+
+from typing import Any
+
+from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
+from extremal.experiments.papers.li_2025_averaging.figure_1 import SMALL, SYNTHETIC
+
+_CODE = "authors' result files, PGD of 7 steps"
+_BETTER = "Figure 2 of the talk: 10-class labels are more robust; here under the strongest attack"
+_BOTH = "ours: finer labels and p = 3 together"
+_COARSE = {"12": 1.0, "14": 0.912, "16": 0.313, "18": 0.024}
+_FINE = {"34": 0.998, "36": 0.866, "38": 0.349, "40": 0.145}
+_RADII = [float(2 * i) for i in range(26)]
+_PIXELS = [round(0.1 * i, 2) for i in range(16)]
+_RUNS: dict[str, dict[str, Any]] = {
+    "2-class": {"labels": "binary", "reading": "binary", "p": 1.0},
+    "10-class": {"labels": "fine", "reading": "argmax", "p": 1.0},
+    "10-class, sums": {"labels": "fine", "reading": "sums", "p": 1.0},
+    "2-class, p = 3": {"labels": "binary", "reading": "binary", "p": 3.0},
+    "10-class, p = 3": {"labels": "fine", "reading": "argmax", "p": 3.0},
+    "2-class, conv": {"labels": "binary", "reading": "binary", "p": 1.0, "network": "conv"},
+    "10-class, conv": {"labels": "fine", "reading": "argmax", "p": 1.0, "network": "conv"},
+}
+
+
+def _cases(problem: str, runs: tuple[str, ...], panel: str = "", **given: Any) -> list[Any]:
+    case = {"problem": problem, "panel": panel or problem, "published_points": {}, **given}
+    return [{"run": run, "network": "shallow", **case, **_RUNS[run]} for run in runs]
+
+
+_CUBED = {"init_std": 1e-8, "lr": 1e-10, "steps": 1000, "width": 100}  # at d = 3072
+
+
+def _synthetic(cubed: dict[str, Any]) -> list[Any]:
+    """The published two with their points; for p = 3 a start, steps and a width of its own."""
+    points = {"2-class": _COARSE, "10-class": _FINE}
+    cases = _cases("synthetic", tuple(_RUNS)[:5], radii=_RADII)
+    return [
+        case
+        | {"published_points": points.get(case["run"], {})}
+        | (cubed if case["p"] == 3.0 else {})
+        for case in cases
+    ]
+
+
+_SHALLOW = ("2-class", "10-class", "2-class, p = 3", "10-class, p = 3")
+_ALL = (*_SHALLOW, "2-class, conv", "10-class, conv")
+_IMAGE: dict[str, Any] = {"radii": _PIXELS, "width": 200, "lr": 1e-3, "batch": 200}
+_CONV = {"2-class, conv": {"width": 16}, "10-class, conv": {"width": 16}}
+
+
+def _images(
+    problem: str, sides: str, panel: str = "", runs: tuple[str, ...] = _ALL, **given: Any
+) -> list[Any]:
+    cases = _cases(problem, runs, panel, sides=sides, **(_IMAGE | given))
+    return [case | _CONV.get(case["run"], {}) for case in cases]
+
+
+_FEW = ("2-class", "10-class", "2-class, p = 3", "10-class, p = 3")
+
+
+def _panel(
+    title: str,
+    panel: str,
+    y: tuple[str, ...] = ("attacked",),
+    marks: tuple[Mark, ...] = (),
+    **where: Any,
+) -> Line:
+    return Line(
+        title,
+        "radius",
+        y,
+        "l2 radius",
+        "accuracy",
+        by="run",
+        where={"panel": panel, **where},
+        labels={
+            **{run: run for run in _RUNS},
+            "published": "PGD as published",
+            "published_points": "published",
+        },
+        styles={"published": "dashed", "published_points": "dotted"},
+        marks=marks,
+    )
+
+
+_SCALES = (
+    Mark(lambda s: (s["dim"] / (s["positive"] + s["negative"])) ** 0.5, "√(d/k)"),
+    Mark(lambda s: (s["dim"] / 2) ** 0.5, "√(d/2)"),
+)
+
+
+def _at(run: str, value: str, published: float, tolerance: float, name: str) -> Claim:
+    where = {"problem": "synthetic", "run": run}
+    return Claim(f"{run}: {name}", value, published, tolerance, _CODE, where, scales=("paper",))
+
+
+def _above(problem: str, fine: str, coarse: str, source: str, *scales: Scale) -> Claim:
+    return Claim(
+        f"{problem}: {fine} above {coarse}, area",
+        "area",
+        {"problem": problem, "run": coarse},
+        0.0,
+        source,
+        {"problem": problem, "run": fine},
+        "above",
+        scales=scales or ("paper",),
+    )
+
+
+experiment = Experiment(
+    name="li-2025-averaging/figure-2",
+    title="Robust accuracy with coarse and with fine labels",
+    source="Li, Pan, Lyu & Li 2025, Figure 2 of the talk, and the authors' synthetic data",
+    study="extremal.experiments.studies.finer:finer",
+    settings={
+        **{name: setting for name, setting in SYNTHETIC.items() if name != "p"},
+        "case": Setting(
+            [
+                *_synthetic(_CUBED),
+                *_images("mnist", "parity"),
+                *_images("fashion-mnist", "parity"),
+                *_images("cifar10", "halves", epochs=10, train_points=10_000),
+            ],
+            "O",
+            "problem, labels, reading, network; the talk has ResNets on MNIST and CIFAR-10",
+        ),
+        "train_points": Setting(20_000, "O", "images, a random part, so that it trains here"),
+        "test_points": Setting(2000, "O", "images"),
+        "epochs": Setting(15, "O", "of Adam, on images"),
+        "attacked_points": Setting(200, "O"),
+        "certified_points": Setting(40, "O", "of shallow networks"),
+        "effort": Setting("fast", "O", "30 steps of each attack, on images"),
+        "seeds": Setting(3, "O"),
+    },
+    quick={
+        "dim": 1000,
+        "train_each": 40,
+        "test_each": 20,
+        "case": [
+            *_synthetic(_CUBED | {"init_std": 4e-8, "lr": 3e-9}),
+            *_images("digits", "parity", "mnist", _FEW, width=100),
+            *_images("digits", "halves", "cifar10", ("2-class, conv", "10-class, conv")),
+            *_images("digits", "halves", "fashion-mnist", _FEW[:2], width=100),
+        ],
+        "attacked_points": 60,
+        "certified_points": 10,
+        "seeds": 1,
+    },
+    smoke={
+        **{name: value for name, value in SMALL.items() if name not in ("width", "lr", "steps")},
+        "case": [
+            *(case | {"width": 4, "steps": 30, "lr": 0.05} for case in _synthetic({})),
+            *(
+                case | {"radii": [0.0, 0.5, 1.0], "width": 4, "batch": 50}
+                for panel, sides in (("mnist", "parity"), ("fashion-mnist", "halves"))
+                for case in _images("digits", sides, panel, _SHALLOW[:2])
+            ),
+            *(
+                case | {"radii": [0.0, 0.5, 1.0], "width": 2, "batch": 50}
+                for case in _images("digits", "halves", "cifar10", ("2-class, conv",))
+            ),
+        ],
+        "train_points": 100,
+        "test_points": 30,
+        "epochs": 1,
+        "attacked_points": 4,
+        "certified_points": 1,
+        "seeds": 1,
+    },
+    axes=("case",),
+    columns=2,
+    panels=(
+        _panel(
+            "Synthetic, the published attack",
+            "synthetic",
+            ("published", "published_points"),
+            _SCALES,
+            p=1.0,
+        ),
+        _panel("Synthetic, strongest attack", "synthetic", marks=_SCALES),
+        _panel("MNIST parity (quick: digits)", "mnist"),
+        _panel("Fashion-MNIST parity (quick: digits)", "fashion-mnist"),
+        _panel("CIFAR-10, 0-4 against 5-9 (quick: digits)", "cifar10"),
+    ),
+    claims=(
+        _at("2-class", "half_radius_published", 15.4, 1.54, "50 % under PGD"),
+        _at("10-class", "half_radius_published", 37.4, 3.74, "50 % under PGD"),
+        Claim(
+            "2-class: universal attack at 1.3 √(d/k)",
+            "universal_reached",
+            0.0,
+            0.05,
+            "theorem on averaged features, talk",
+            {"problem": "synthetic", "run": "2-class"},
+            "below",
+        ),
+        _above("synthetic", "10-class", "2-class", _BETTER, "quick", "paper"),
+        _above("synthetic", "10-class, sums", "2-class", _BETTER, "quick", "paper"),
+        *(_above(name, "10-class", "2-class", _BETTER) for name in ("mnist", "cifar10")),
+        _above("fashion-mnist", "10-class", "2-class", _BETTER),
+        *(
+            _above(name, "10-class, conv", "2-class, conv", _BETTER)
+            for name in ("mnist", "cifar10")
+        ),
+        *(
+            _above(name, "10-class, p = 3", run, _BOTH)
+            for name in ("synthetic", "mnist", "fashion-mnist", "cifar10")
+            for run in ("10-class", "2-class, p = 3")
+        ),
+    ),
+    notes=(
+        "Both labels are compared under the strongest attack on the reading in use: the group of "
+        "the argmax, or signed sums of outputs. The published attack on fine labels climbs the "
+        "summed probabilities, and saturates. Published points are of d = 3072. With p = 3 inputs "
+        "of norm sqrt(d) are cubed: it has a smaller start, smaller steps, and 10 neurons a "
+        "cluster. Radii of images are l2 in pixels of [0, 1] without a box; the talk's are twice "
+        "as long, in [-1, 1]. Networks on images are small: 200 neurons, or two convolutions, "
+        "where the talk has ResNets."
+    ),
+)

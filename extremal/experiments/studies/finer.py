@@ -1,0 +1,123 @@
+"""Do finer labels make networks robust? Coarse and fine labels on one problem, read alike.
+
+The study behind `li-2025-averaging/figure-2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check, data, measure, models, train
+from extremal.data import Dataset
+from extremal.evaluate import evaluate
+from extremal.experiments.studies.averaging import averaging, read
+from extremal.experiments.studies.robust import area
+from extremal.experiments.trial import Outcome
+
+SIDES = {  # which classes are positive
+    "parity": torch.arange(10) % 2 == 0,
+    "halves": torch.arange(10) < 5,
+}
+_SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
+
+
+def finer(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """One network as a binary classifier, trained with `labels`, and its robust accuracy.
+
+    "synthetic" is the study of clusters with its published attack beside the strongest; other
+    problems are images.
+    """
+    if params["problem"] != "synthetic":
+        return _images(params, generator)
+    found = averaging(params, generator)
+    radii, known = found.numbers["radius"], params["published_points"]
+    numbers = {**found.numbers, "area": area(radii, found.numbers["attacked"])}
+    if known:
+        points = [known.get(f"{radius:g}", float("nan")) for radius in radii]
+        numbers["published_points"] = points
+    return Outcome(numbers, found.arrays)
+
+
+def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """Adam on images, l2 in pixels of [0, 1] without a box, as published.
+
+    With fine labels the network has ten outputs and is read by the group of its argmax. Attacks and
+    certificates are those of `evaluate` on the reading; only shallow networks have the latter.
+    """
+    signs = torch.where(SIDES[params["sides"]], 1, -1)
+    learn, test = _data(params, generator)
+    fine = params["labels"] == "fine"
+    net = _network(params, learn.x.mean(0), 10 if fine else 1, generator)
+    train.adam(
+        net,
+        learn if fine else replace(learn, y=signs[learn.y], group=learn.y),
+        loss="cross-entropy" if fine else "logistic",
+        lr=params["lr"],
+        batch=params["batch"],
+        epochs=params["epochs"],
+        generator=generator,
+    )
+    binary = replace(test, y=signs[test.y], group=test.y)
+    reading = read(net, params["reading"], signs)
+    radii = [float(radius) for radius in params["radii"]]
+    few = binary.take(slice(params["attacked_points"]))
+    found = evaluate(
+        reading, few, radii=radii, effort=params["effort"], certify=False, generator=generator
+    )
+    attacked = found.curve(radii).attacked.tolist()
+    return Outcome(
+        {
+            "radius": radii,
+            "attacked": attacked,
+            "area": area(radii, attacked),
+            "half_radius": float(found.upper.median()),
+            "clean_accuracy": measure.accuracy(reading, binary),
+            **_certified(reading, few.take(slice(params["certified_points"])), radii, generator),
+        }
+    )
+
+
+def _certified(
+    net: nn.Module, few: Dataset, radii: list[float], generator: torch.Generator
+) -> dict[str, Any]:
+    """Accuracy that is certified at each radius, of a shallow network."""
+    if not models.is_shallow(net):
+        return {}
+    found = evaluate(net, few, radii=radii, generator=generator)
+    return {"certified": found.curve(radii).certified.tolist()}
+
+
+def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:
+    """A random part of the images and of the test images, without their box."""
+    parts = zip(data.load(params["problem"]), ("train_points", "test_points"), strict=True)
+    learn, test = (
+        replace(part.subset(min(params[name], len(part)), generator=generator), box=None)
+        for part, name in parts
+    )
+    return learn, test
+
+
+def _network(
+    params: Mapping[str, Any], mean: Tensor, outputs: int, generator: torch.Generator
+) -> nn.Module:
+    """ "shallow": a `PReLUNet` of power p on centred images; "conv": a small `ConvPReLU`."""
+    _check.choice("network", params["network"], ("shallow", "conv"))
+    p, width = params["p"], params["width"]
+    if params["network"] == "conv":
+        shape = _SHAPES.get(params["problem"], (3, 32, 32))
+        return models.ConvPReLU(shape, [width, 2 * width], p, outputs, generator=generator)
+    return models.PReLUNet(
+        len(mean),
+        width,
+        p,
+        outputs,
+        bias=True,
+        preparation=models.Preparation.for_power(p, center=mean.double()),
+        init=models.Kaiming(),
+        generator=generator,
+    )
