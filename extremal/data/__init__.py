@@ -8,6 +8,7 @@ from extremal.data.folders import ImageFolder, image_folder, load_folder
 from extremal.data.images import load, published_split
 from extremal.data.mixture import OrthonormalMixture
 from extremal.data.orthogonal import OrthogonalClusters
+from extremal.data.patches import Patches
 
 __all__ = [
     "Clusters",
@@ -16,6 +17,7 @@ __all__ = [
     "ImageFolder",
     "OrthogonalClusters",
     "OrthonormalMixture",
+    "Patches",
     "correlated_centers",
     "image_folder",
     "load",

@@ -22,6 +22,7 @@ from extremal.measure.neurons import (
     following,
     stable_rank,
 )
+from extremal.measure.patches import PatchFeatures, patch_features
 
 __all__ = [
     "KKT",
@@ -31,6 +32,7 @@ __all__ = [
     "Distance",
     "ExtremalDirections",
     "Following",
+    "PatchFeatures",
     "Supremum",
     "accuracy",
     "accuracy_by_group",
@@ -48,6 +50,7 @@ __all__ = [
     "following",
     "kkt_residual",
     "normalized_margin",
+    "patch_features",
     "stable_rank",
     "supremum",
 ]

@@ -29,6 +29,7 @@ from extremal.models.margins import (
     margin_gradient,
     output_margins,
 )
+from extremal.models.patch import PatchCNN, SmoothedReLU
 from extremal.models.prelu import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
 from extremal.models.reference import (
@@ -58,11 +59,13 @@ __all__ = [
     "PReLULayer",
     "PReLUNet",
     "ParameterGradient",
+    "PatchCNN",
     "Polar",
     "PowerReLU",
     "Preparation",
     "Reduction",
     "Shallow",
+    "SmoothedReLU",
     "Weights",
     "average_classifier",
     "averaged_classifier",

@@ -20,6 +20,7 @@ from extremal.theory.clean import average_clean_bound, subclass_clean_bound
 from extremal.theory.concentration import subclass_accuracy_lower, subclass_accuracy_upper
 from extremal.theory.exact import average_accuracy, average_error
 from extremal.theory.onset import growth_rate, onset_time
+from extremal.theory.patches import PatchWindow, patch_window
 from extremal.theory.phase import (
     AlignmentError,
     SmallNorms,
@@ -48,6 +49,7 @@ __all__ = [
     "TAIL_CONSTANT",
     "AlignmentError",
     "Bound",
+    "PatchWindow",
     "SmallNorms",
     "alignment_error",
     "alignment_scale",
@@ -68,6 +70,7 @@ __all__ = [
     "field",
     "growth_rate",
     "onset_time",
+    "patch_window",
     "power_product",
     "projected_field",
     "slope_gap",
