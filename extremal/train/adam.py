@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -14,13 +13,12 @@ from extremal._progress import Bar, Progress
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.columns import Points
-from extremal.train.descent import _batches, _descend, check_fit
+from extremal.train.descent import _descend, check_fit, shuffled
 from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.loss import Function, Loss, LossName, as_loss
+from extremal.train.optimisers import Moments
 from extremal.train.record import Record
 from extremal.train.trajectory import Trajectory
-
-_MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon, PyTorch's defaults
 
 # The loss before a step and its gradient, on a batch.
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
@@ -50,55 +48,26 @@ def adam(
     function of (what, done, total).
     """
     used = as_loss(loss)
-    parts = trainable(net)
     rate = _check.number("lr", lr, above=0.0)
     check_fit(net, train, used)
-    batches = _batches(train, batch, generator)
-    total = _count(steps, epochs, -(-len(train) // batch))
-    moments = _Moments(parts, rate)
+    batches = shuffled(train, batch, generator)
+    total = count_steps(steps, epochs, -(-len(train) // batch))
+    moments = Moments(net, used, rate)
     slopes: Slopes = partial(loss_and_gradient, net, loss=used)
     if isinstance(net, PReLUNet):
-        batches, slopes = _numbered(train, batch, generator), _by_hand(net, train, used)
+        batches, slopes = numbered(train, batch, generator), by_hand(net, train, used)
     with Bar("adam", total, progress) as bar:
 
         def step(x: Tensor, y: Tensor) -> Tensor:
             value, gradient = slopes(x, y)
-            moments.step(gradient)
+            moments.apply(gradient)
             bar.done(moments.taken)
             return value
 
         return _descend(net, train, used, rate, total, record, batches, step, "adam", 1.0)
 
 
-class _Moments:
-    """Running means of gradients and of their squares, and the step that they make, in place.
-
-    `torch.optim` would load its compiler for this, which takes more than a second.
-    """
-
-    def __init__(self, parts: Mapping[str, nn.Parameter], lr: float) -> None:
-        self.lr, self.taken = lr, 0
-        # Each parameter with its m and s, and a place to work in.
-        self.rows = {
-            name: (part, *(torch.zeros_like(part, requires_grad=False) for _ in range(3)))
-            for name, part in parts.items()
-        }
-
-    def step(self, gradient: Mapping[str, Tensor]) -> None:
-        """theta <- theta - lr m' / (sqrt(s') + eps), with sqrt(1 - .999^t) drawn out of s'."""
-        self.taken += 1
-        shrink = math.sqrt(1.0 - _SQUARES**self.taken)
-        size = self.lr * shrink / (1.0 - _MEANS**self.taken)
-        with torch.no_grad():
-            for name, (part, mean, square, root) in self.rows.items():
-                slope = gradient[name]
-                mean.lerp_(slope, 1.0 - _MEANS)
-                square.mul_(_SQUARES).addcmul_(slope, slope, value=1.0 - _SQUARES)
-                torch.sqrt(square, out=root).add_(_EPS * shrink)
-                part.addcdiv_(mean, root, value=-size)
-
-
-def _count(steps: int | None, epochs: int | None, each: int) -> int:
+def count_steps(steps: int | None, epochs: int | None, each: int) -> int:
     """The number of steps, of which an epoch has `each`."""
     one = (steps is None) != (epochs is None)
     _check.require(one, "steps", "be given, or epochs, and not both", f"{steps} and {epochs}")
@@ -107,7 +76,7 @@ def _count(steps: int | None, epochs: int | None, each: int) -> int:
     return _check.integer("steps", steps, minimum=1)
 
 
-def _numbered(
+def numbered(
     train: Dataset, batch: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches without end, as the numbers of their points and their labels."""
@@ -116,7 +85,7 @@ def _numbered(
             yield rows, train.y[rows]
 
 
-def _by_hand(net: PReLUNet, train: Dataset, loss: Loss) -> Slopes:
+def by_hand(net: PReLUNet, train: Dataset, loss: Loss) -> Slopes:
     """The loss and its gradient on points that are given by their numbers and prepared once.
 
     Preparing is a tenth of a step on images, and the same in every epoch.

@@ -47,17 +47,9 @@ class Checkpoint:
         settings: dict[str, Any],
         record: Record,
     ) -> None:
-        self.path = as_path(path)
-        _check.require(not self.path.is_dir(), "checkpoint", "name a file", self.path)
-        folder = self.path.parent
-        good = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
-        rule = "lie in a folder that exists and can be written to"
-        _check.require(good, "checkpoint", rule, self.path)
+        self.path = writable(path)
         asked = [sorted(record.watch), record.snapshots, record.phases]
-        digest = hashlib.sha256()
-        for part in _parts([settings, asked, data.x, data.y, data.group, net]):
-            digest.update(len(part).to_bytes(8, "little") + part)
-        self.problem = digest.hexdigest()
+        self.problem = problem_of([settings, asked, data.x, data.y, data.group, net])
         self.twin = net
         self.counts: dict[str, float] = {}
         self.memory: dict[str, float] = {}
@@ -120,6 +112,24 @@ class Checkpoint:
     def remove(self) -> None:
         """The flow has arrived: nothing is left to go on from."""
         self.path.unlink(missing_ok=True)
+
+
+def writable(path: str | Path) -> Path:
+    """The path of a checkpoint, which must lie where a file can be written."""
+    file = as_path(path)
+    _check.require(not file.is_dir(), "checkpoint", "name a file", file)
+    good = file.parent.is_dir() and os.access(file.parent, os.W_OK | os.X_OK)
+    rule = "lie in a folder that exists and can be written to"
+    _check.require(good, "checkpoint", rule, file)
+    return file
+
+
+def problem_of(parts: list[Any]) -> str:
+    """A digest of all that defines a training, by which its checkpoint is recognised."""
+    digest = hashlib.sha256()
+    for part in _parts(parts):
+        digest.update(len(part).to_bytes(8, "little") + part)
+    return digest.hexdigest()
 
 
 def _parts(value: object) -> Iterator[bytes]:

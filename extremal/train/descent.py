@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models import PReLUNet
-from extremal.train.fused import descend
-from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.loss import Function, Loss, LossName, as_loss
+from extremal.train.optimisers import Sgd
 from extremal.train.record import Record, Recorder
 from extremal.train.trajectory import Trajectory
 
@@ -39,8 +37,8 @@ def gd(
     """
     _check_dataset(train)
     whole = itertools.repeat((train.x, train.y))
-    step, clock = _rule(net, as_loss(loss), lr, momentum)
-    return _descend(net, train, as_loss(loss), lr, steps, record, whole, step, "gd", clock)
+    rule = Sgd(net, as_loss(loss), lr, momentum)
+    return _descend(net, train, rule.loss, lr, steps, record, whole, rule.step, "gd", rule.clock)
 
 
 def sgd(
@@ -60,9 +58,9 @@ def sgd(
     The network is trained in place; `momentum` and times are as in `gd`. Min & Vidal 2024 use
     lr = 0.2 and batch = 100, without momentum.
     """
-    batches = _batches(train, batch, generator)
-    step, clock = _rule(net, as_loss(loss), lr, momentum)
-    return _descend(net, train, as_loss(loss), lr, steps, record, batches, step, "sgd", clock)
+    batches = shuffled(train, batch, generator)
+    rule = Sgd(net, as_loss(loss), lr, momentum)
+    return _descend(net, train, rule.loss, lr, steps, record, batches, rule.step, "sgd", rule.clock)
 
 
 def _descend(
@@ -119,32 +117,10 @@ def _check_dataset(train: object) -> None:
     _check.instance("train", train, Dataset, "be a Dataset")
 
 
-def _rule(net: nn.Module, loss: Loss, lr: float, momentum: float) -> tuple[Step, float]:
-    """The step of gradient descent, with the flow time that one is worth.
-
-    Without momentum no copy of the gradient is made where we know how.
-    """
-    parts = trainable(net)
-    _check.number("lr", lr, above=0.0)
-    kept = _check.number("momentum", momentum, minimum=0.0)
-    _check.require(kept < 1.0, "momentum", "be below 1", momentum)
-    if isinstance(net, PReLUNet) and kept == 0.0:
-        return lambda x, y: descend(net, x, y, loss, lr), lr
-    speeds = {name: torch.zeros_like(part, requires_grad=False) for name, part in parts.items()}
-
-    def step(x: Tensor, y: Tensor) -> Tensor:
-        value, gradient = loss_and_gradient(net, x, y, loss)
-        with torch.no_grad():
-            for name, part in parts.items():
-                part.sub_(speeds[name].mul_(kept).add_(gradient[name]), alpha=lr)
-        return value
-
-    return step, lr / (1.0 - kept)
-
-
-def _batches(
+def shuffled(
     train: Dataset, batch: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches without end: each epoch visits the data once, in random order."""
     _check_dataset(train)
     size = _check.integer("batch", batch, minimum=1)
     _check.require(size <= len(train), "batch", f"be at most {len(train)} points", size)

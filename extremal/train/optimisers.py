@@ -1,0 +1,131 @@
+"""Steps of gradient descent and of Adam, in place, with the state that they carry along."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.models import PReLUNet
+from extremal.train.fused import descend
+from extremal.train.gradient import loss_and_gradient, trainable
+from extremal.train.loss import Loss
+
+_MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon, PyTorch's defaults
+
+
+class Optimiser(Protocol):
+    """What turns gradients into steps."""
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """A step on a batch; the loss before it."""
+        ...
+
+    def apply(self, gradient: Mapping[str, Tensor]) -> None:
+        """A step along a given gradient, one tensor for each trainable parameter."""
+        ...
+
+    def state(self) -> dict[str, Tensor]:
+        """What is carried along, as tensors by name; `restore` takes them up."""
+        ...
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on from what `state` gave."""
+        ...
+
+
+class Sgd:
+    """theta <- theta - lr s, s <- momentum s + gradient; `clock` is the flow time of a step.
+
+    Without momentum no copy of the gradient is made where we know how.
+    """
+
+    def __init__(self, net: nn.Module, loss: Loss, lr: float, momentum: float) -> None:
+        self.net, self.loss, self.parts = net, loss, trainable(net)
+        self.lr = _check.number("lr", lr, above=0.0)
+        self.momentum = _check.number("momentum", momentum, minimum=0.0)
+        _check.require(self.momentum < 1.0, "momentum", "be below 1", momentum)
+        self.clock = self.lr / (1.0 - self.momentum)
+        self.fused = isinstance(net, PReLUNet) and self.momentum == 0.0
+        parts = {} if self.fused else self.parts
+        self.speeds = {n: torch.zeros_like(part, requires_grad=False) for n, part in parts.items()}
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """A step on a batch; the loss before it."""
+        if self.fused:
+            assert isinstance(self.net, PReLUNet)
+            return descend(self.net, x, y, self.loss, self.lr)
+        value, gradient = loss_and_gradient(self.net, x, y, self.loss)
+        self.apply(gradient)
+        return value
+
+    def apply(self, gradient: Mapping[str, Tensor]) -> None:
+        """A step along a given gradient."""
+        with torch.no_grad():
+            for name, part in self.parts.items():
+                slope = gradient[name]
+                if name in self.speeds:
+                    slope = self.speeds[name].mul_(self.momentum).add_(slope)
+                part.sub_(slope, alpha=self.lr)
+
+    def state(self) -> dict[str, Tensor]:
+        """The speeds."""
+        return dict(self.speeds)
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with the given speeds."""
+        for name, speed in self.speeds.items():
+            speed.copy_(tensors[name])
+
+
+class Moments:
+    """Adam: running means of gradients and of their squares, and the step that they make.
+
+    `torch.optim` would load its compiler for this, which takes more than a second.
+    """
+
+    def __init__(self, net: nn.Module, loss: Loss, lr: float) -> None:
+        self.net, self.loss, self.taken = net, loss, 0
+        self.lr = _check.number("lr", lr, above=0.0)
+        # Each parameter with its m and s, and a place to work in.
+        self.rows = {
+            name: (part, *(torch.zeros_like(part, requires_grad=False) for _ in range(3)))
+            for name, part in trainable(net).items()
+        }
+
+    def step(self, x: Tensor, y: Tensor) -> Tensor:
+        """A step on a batch; the loss before it."""
+        value, gradient = loss_and_gradient(self.net, x, y, self.loss)
+        self.apply(gradient)
+        return value
+
+    def apply(self, gradient: Mapping[str, Tensor]) -> None:
+        """theta <- theta - lr m' / (sqrt(s') + eps), with sqrt(1 - .999^t) drawn out of s'."""
+        self.taken += 1
+        shrink = math.sqrt(1.0 - _SQUARES**self.taken)
+        size = self.lr * shrink / (1.0 - _MEANS**self.taken)
+        with torch.no_grad():
+            for name, (part, mean, square, root) in self.rows.items():
+                slope = gradient[name]
+                mean.lerp_(slope, 1.0 - _MEANS)
+                square.mul_(_SQUARES).addcmul_(slope, slope, value=1.0 - _SQUARES)
+                torch.sqrt(square, out=root).add_(_EPS * shrink)
+                part.addcdiv_(mean, root, value=-size)
+
+    def state(self) -> dict[str, Tensor]:
+        """Both means, and the number of steps."""
+        kept = {"taken": torch.tensor(self.taken)}
+        for name, (_, mean, square, _) in self.rows.items():
+            kept |= {f"mean/{name}": mean, f"square/{name}": square}
+        return kept
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Go on with the given means."""
+        self.taken = int(tensors["taken"])
+        for name, (_, mean, square, _) in self.rows.items():
+            mean.copy_(tensors[f"mean/{name}"])
+            square.copy_(tensors[f"square/{name}"])
