@@ -49,6 +49,7 @@ def adversarial(
     validation: Dataset | None = None,
     watched: int = 200,
     watch_steps: int = 50,
+    watch_radius: float | None = None,
     patience: int | None = None,
     record: Record | None = None,
     checkpoint: str | Path | None = None,
@@ -65,11 +66,12 @@ def adversarial(
 
     Recorded are, beside the loss and accuracy on the points as they are, "robust_accuracy" on the
     first `watched` training points and, of `validation`, "validation_accuracy" and
-    "validation_robust", under all attacks of `ex.attack.run` with `watch_steps` steps within the
-    full radius, which are stronger than the one trained with. With `patience` training stops once
-    as many records have brought no better "validation_robust" and leaves the best weights; the
-    `info` says which epoch's. With a `checkpoint` it goes on from the file where it was
-    interrupted, to the same weights.
+    "validation_robust", under all attacks of `ex.attack.run` with `watch_steps` steps within
+    `watch_radius`, or the full radius, which are stronger than the one trained with.
+
+    With `patience` training stops once as many records have brought no better "validation_robust"
+    and leaves the best weights; the `info` says which epoch's. With a `checkpoint` it goes on from
+    the file where it was interrupted, to the same weights.
     """
     used = as_loss(loss)
     check_fit(net, train, used)
@@ -85,6 +87,8 @@ def adversarial(
         check_fit(net, validation, used)
     _check.integer("watched", watched, minimum=1)
     _check.integer("watch_steps", watch_steps, minimum=1)
+    seen = inner.radius if watch_radius is None else watch_radius
+    _check.number("watch_radius", seen, minimum=0.0)
     if patience is not None:
         _check.integer("patience", patience, minimum=1)
         _check.require(validation is not None, "patience", "come with a validation set", patience)
@@ -97,7 +101,8 @@ def adversarial(
     sets = {"robust_accuracy": train.take(slice(watched))}
     if validation is not None:
         sets["validation_robust"] = validation.take(slice(watched))
-    watch = _watches(sets, validation, inner, watch_steps, generator)
+    strong = replace(inner, radius=seen, steps=watch_steps)
+    watch = _watches(sets, validation, strong, generator)
     asked = record or Record()
     _check.instance("record", asked, Record, "be a Record or None")
     recorder = Recorder(
@@ -106,7 +111,7 @@ def adversarial(
     settings = {
         **{"inner": inner, "loss": used.name, "method": method, "lr": lr, "momentum": momentum},
         **{"batch": batch, "warm_up": warm_up, "clean_share": clean_share, "trades": trades},
-        **{"patience": patience, "watched": watched, "watch_steps": watch_steps},
+        **{"patience": patience, "watched": watched, "strong": strong},
     }
     loop = Epochs(net, rule, recorder, generator, patience, checkpoint, settings, train)
     each = 1 if batch is None else -(-len(train) // batch)
@@ -197,11 +202,13 @@ def _prepared(
 def _watches(
     sets: Mapping[str, Dataset],
     validation: Dataset | None,
-    inner: Inner,
-    steps: int,
+    strong: Inner,
     generator: torch.Generator,
 ) -> dict[str, Callable[[nn.Module], float]]:
-    """What is looked at whenever something is recorded; each look draws from the same seed."""
+    """What is looked at whenever something is recorded; each look draws from the same seed.
+
+    Attacks have the norm, radius, box and number of steps of `strong`.
+    """
     seed = generator.initial_seed()
 
     def robust(data: Dataset) -> Callable[[nn.Module], float]:
@@ -210,10 +217,10 @@ def _watches(
                 net,
                 data.x,
                 data.y,
-                norm=inner.norm,
-                radius=inner.radius,
-                box=inner.box,
-                steps=steps,
+                norm=strong.norm,
+                radius=strong.radius,
+                box=strong.box,
+                steps=strong.steps,
                 generator=torch.Generator().manual_seed(seed),
             )
             return 1.0 - float(found.success.double().mean())

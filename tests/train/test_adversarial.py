@@ -187,6 +187,14 @@ def test_records_are_of_an_attack_that_is_not_the_training_one():
     assert float(path.values["validation_robust"][-1]) == 1 - float(found.success.double().mean())
 
 
+def test_robustness_is_watched_at_another_radius_where_asked():
+    net = module()
+    path = trained(net, inner=Inner("l2", 0.0), watch_radius=0.7)
+    data = points(signed=False)
+    found = attack.run(net, data.x[:6], data.y[:6], radius=0.7, steps=5, generator=generator())
+    assert float(path.values["robust_accuracy"][-1]) == 1 - float(found.success.double().mean())
+
+
 def test_patience_ends_training_and_leaves_the_best_weights():
     net, held = module(), points(30, signed=False, seed=4)
     record = train.Record(at=range(1, 40), snapshots=True)
@@ -284,6 +292,7 @@ def test_the_divergence_of_trades_is_kl():
         ({"patience": 2}, "patience must come with a validation set"),
         ({"method": "adam", "momentum": 0.9}, "momentum must be 0 for Adam"),
         ({"watched": 0}, "watched must"),
+        ({"watch_radius": -1.0}, "watch_radius must"),
         ({"loss": "exp"}, "loss must"),
         ({"checkpoint": "/nowhere/at/all"}, "checkpoint must lie in a folder"),
         ({"record": 3}, "record must"),
