@@ -76,6 +76,7 @@ experiment = Experiment(
             "l2 radius",
             "accuracy under the strongest attack",
             by="run",
+            labels={run["run"]: run["run"] for run in _RUNS},
             styles={"Bayes": "dashed"},
             marks=(
                 Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
