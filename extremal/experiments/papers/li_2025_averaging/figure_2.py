@@ -31,9 +31,9 @@ def _cases(problem: str, runs: tuple[str, ...], panel: str = "", **given: Any) -
 _CUBED = {"init_std": 1e-8, "lr": 1e-10, "steps": 1000, "width": 100}  # at d = 3072
 
 
-def _synthetic(cubed: dict[str, Any], known: bool = False) -> list[Any]:
-    """Perhaps with the published points; for p = 3 a start, steps and a width of its own."""
-    points = {"2-class": _COARSE, "10-class": _FINE} if known else {}
+def _synthetic(cubed: dict[str, Any]) -> list[Any]:
+    """The published two with their points; for p = 3 a start, steps and a width of its own."""
+    points = {"2-class": _COARSE, "10-class": _FINE}
     cases = _cases("synthetic", tuple(_RUNS)[:5], radii=_RADII)
     return [
         case
@@ -117,7 +117,7 @@ experiment = Experiment(
         **{name: setting for name, setting in SYNTHETIC.items() if name != "p"},
         "case": Setting(
             [
-                *_synthetic(_CUBED, known=True),
+                *_synthetic(_CUBED),
                 *_images("mnist", "parity"),
                 *_images("fashion-mnist", "parity"),
                 *_images("cifar10", "halves", epochs=10, train_points=10_000),
@@ -134,11 +134,10 @@ experiment = Experiment(
         "seeds": Setting(3, "O"),
     },
     quick={
-        "dim": 1000,
         "train_each": 40,
         "test_each": 20,
         "case": [
-            *_synthetic(_CUBED | {"init_std": 4e-8, "lr": 3e-9}),
+            *_synthetic(_CUBED),
             *_images("digits", "parity", "mnist", _FEW, width=100),
             *_images("digits", "halves", "cifar10", ("2-class, conv", "10-class, conv")),
             *_images("digits", "halves", "fashion-mnist", _FEW[:2], width=100),
@@ -150,7 +149,7 @@ experiment = Experiment(
     smoke={
         **{name: value for name, value in SMALL.items() if name not in ("width", "lr", "steps")},
         "case": [
-            *(case | {"width": 4, "steps": 30, "lr": 0.05} for case in _synthetic({}, known=True)),
+            *(case | {"width": 4, "steps": 30, "lr": 0.05} for case in _synthetic({})),
             *(
                 case | {"radii": [0.0, 0.5, 1.0], "width": 4, "batch": 50}
                 for panel, sides in (("mnist", "parity"), ("fashion-mnist", "halves"))
