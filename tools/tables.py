@@ -1,4 +1,4 @@
-"""The tables of the docs, each made from what one bench printed."""
+"""The tables of the docs, each made from what one bench printed, or of a stored run's rows."""
 
 from __future__ import annotations
 
@@ -7,19 +7,27 @@ import re
 from pathlib import Path
 from typing import Any
 
+from extremal import report
+from extremal.experiments import load_summary
+
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "bench" / "results"
 
 
 def rendered(text: str) -> str:
-    """A page of the docs with its tables made anew from bench/results/."""
+    """A page of the docs with its tables made anew from bench/results/ and results/."""
 
     def table(found: re.Match[str]) -> str:
         bench = found[1].split("_")[0]
         result = json.loads((FOLDER / f"{bench}.json").read_text())
         return f"<!-- bench: {found[1]} -->\n{TABLES[found[1]](result)}<!-- end of bench -->"
 
-    return re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
+    def rows(found: re.Match[str]) -> str:
+        made = report.rows_markdown(load_summary(ROOT / found[1])).strip()
+        return f"<!-- rows: {found[1]} -->\n{made}\n<!-- end of rows -->"
+
+    text = re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
+    return re.sub(r"<!-- rows: (\S+) -->\n.*?<!-- end of rows -->", rows, text, flags=re.S)
 
 
 def flow(result: dict[str, Any]) -> str:
