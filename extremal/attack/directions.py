@@ -22,13 +22,14 @@ FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
 def average_direction(mixture: Clusters) -> Tensor:
     """d_0 along the sum of the positive centres minus that of the negative ones, (dim,), of norm 1.
 
+    Zero where these sums are the same, so that there is no such direction.
     The attack on (x, y) is x - y r d_0; it breaks the average classifier F of an orthonormal
     mixture near r = 1/sqrt(K) (Min & Vidal 2024, Theorem 1), and averaged features in general (Li
     et al. 2025: epsilon along -sum over J_+ + sum over J_-).
     """
     _check_mixture(mixture)
     toward = mixture.labels.double() @ mixture.centers
-    return toward / torch.linalg.vector_norm(toward)
+    return nn.functional.normalize(toward, dim=0)
 
 
 def center_directions(
@@ -183,7 +184,10 @@ def _check_direction(direction: Tensor, x: Tensor) -> None:
 
 def known_clusters(data: Dataset) -> Clusters | None:
     """What made the data, where it has the closed forms and the data have their labels."""
-    return data.source if two_classes(data.source) and data.signed else None
+    if not two_classes(data.source) or not data.signed:
+        return None
+    clusters: Clusters = data.source
+    return clusters if clusters.dim == data.dim else None
 
 
 def two_classes(source: object) -> bool:

@@ -41,7 +41,7 @@ class OrthogonalClusters(Clusters):
         self.sigma = _check.number("sigma", sigma, minimum=0.0)
         count = self.positive + self.negative
         _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
-        self.cosine = float(cosine)
+        self.cosine = _check.number("cosine", cosine)
         self.norms = _lengths(norms, count)
         unit = correlated_centers(dim, count, cosine)[:, :count]
         if generator is None:

@@ -48,6 +48,10 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
     known = isinstance(data.source, Clusters) and data.group is not None
     _check.require(known, "data", rule, type(data.source).__name__)
     assert data.group is not None
+    fits = data.dim == data.source.dim == neurons.shape[1]
+    _check.require(fits, "data", f"have points of {neurons.shape[1]} coordinates", data.dim)
+    inside = int(data.group.max()) < data.source.count
+    _check.require(inside, "data", f"have groups below {data.source.count}", int(data.group.max()))
     centers = data.source.centers.to(data.x.device)
     noise = data.x.double() - centers[data.group]
     parts = torch.cat([centers, noise])  # (K + n, dim)
@@ -70,7 +74,8 @@ class Averaging:
     """The three conditions of the feature-averaging theorem, as numbers and as a verdict.
 
     In units of the mean coefficient on features of the own class: `least_own` is the least of
-    these (the theorem: Omega(1)), `most_foreign` the largest on the other class (o(1)), and
+    these (the theorem: Omega(1)), `most_foreign` the largest size of those on the other class
+    (o(1)), and
     `ratio` the largest quotient of two own ones of one neuron (O(1), infinite where one is not
     positive). `scale` is that mean. `holds` is set where all are within the given limits.
     """
@@ -95,9 +100,11 @@ def averaging(
 
     `signs` (width,) are the sides of the neurons and `labels` (K,) those of the clusters, -1 / +1.
     The theorem's constants are not stated: the limits are ours. All own coefficients must be at
-    least `least` and all foreign ones at most `foreign` times the mean own one, and no quotient of
-    two own ones above `ratio`.
+    least `least` and all foreign ones at most `foreign` in size, times the mean own one, and no
+    quotient of two own ones above `ratio`.
     """
+    for name, limit in (("least", least), ("foreign", foreign), ("ratio", ratio)):
+        _check.number(name, limit, above=0.0)
     own = _own(features, signs, labels)
     mine, others = features.double()[own], features.double()[~own]
     scale = float(mine.mean())
@@ -106,14 +113,14 @@ def averaging(
     low = torch.where(own, features.double(), torch.inf).amin(1)
     high = torch.where(own, features.double(), -torch.inf).amax(1)
     quotient = float((high / low).max()) if bool((low > 0).all()) else float("inf")
-    smallest, largest = float(mine.min()) / scale, float(others.max()) / scale
+    smallest, largest = float(mine.min()) / scale, float(others.abs().max()) / scale
     holds = smallest >= least and largest <= foreign and quotient <= ratio
     return Averaging(scale, smallest, largest, quotient, holds)
 
 
 @dataclass(frozen=True)
 class Decoupling:
-    """The conditions of the decoupling theorem: `least_own` lambda_ii, `most_other` lambda_ij.
+    """The conditions of the decoupling theorem: `least_own` lambda_ii, `most_other` |lambda_ij|.
 
     In units of the mean lambda_ii, `scale`; the theorem has Omega(1) and o(1).
     """
@@ -128,6 +135,8 @@ def decoupling(
     features: Tensor, owner: Tensor, *, least: float = 0.3, other: float = 0.3
 ) -> Decoupling:
     """Whether each neuron's coefficients (width, K) are on the cluster `owner` (width,) alone."""
+    for name, limit in (("least", least), ("other", other)):
+        _check.number(name, limit, above=0.0)
     _check.matrix("features", features)
     rule = f"be an integer tensor ({len(features)},) with clusters in 0..{features.shape[1] - 1}"
     _check.instance("owner", owner, Tensor, rule)
@@ -140,7 +149,7 @@ def decoupling(
     scale = float(mine.mean())
     if scale <= 0:
         return Decoupling(scale, -torch.inf, torch.inf, holds=False)
-    smallest, largest = float(mine.min()) / scale, float(others.max()) / scale
+    smallest, largest = float(mine.min()) / scale, float(others.abs().max()) / scale
     return Decoupling(scale, smallest, largest, smallest >= least and largest <= other)
 
 
@@ -158,9 +167,10 @@ def averaged_share(features: Tensor, signs: Tensor, labels: Tensor) -> float:
 
 
 def decoupled_share(features: Tensor) -> float:
-    """How decoupled coefficients are, from 1/K to 1: the mean of max lambda_j^2 / sum lambda_j^2.
+    """How decoupled coefficients are, from 0 to 1: the mean of max lambda_j^2 / sum lambda_j^2.
 
-    Over neurons; the largest coefficient must be positive, else the neuron counts as 0.
+    Over neurons, with the largest lambda_j, not the largest size: a neuron without a positive one
+    counts as 0.
     """
     _check.matrix("features", features)
     coefficients = features.detach().double()

@@ -27,7 +27,8 @@ class SmoothedReLU(nn.Module):
         """The activation of each entry."""
         low = z.clamp(0.0, self.rho)
         power = low.square() * (0.5 / self.rho) if self.q == 2.0 else self._power(low)
-        return power + (z - self.rho).clamp(min=0.0)
+        # Not a clamp, whose slope at rho itself would come on top of the power's.
+        return power + torch.where(z > self.rho, z - self.rho, 0.0)
 
     def _power(self, low: Tensor) -> Tensor:
         return low.pow(self.q) / (self.q * self.rho ** (self.q - 1.0))

@@ -19,15 +19,20 @@ def averaged_radius(
     S_+ and S_- are the sums of the positive and of the negative features, `biases` (b_+, b_-). A
     perturbation of (<S_+, x>, <S_-, x>) by (a, b) costs sqrt(a^2/K1 + b^2/K2). From a positive
     centre, at (1, 0), the line on which both neurons agree is (1 + b_+ - b_-)/sqrt(K) away, and the
-    own neuron is silent from (1 + b_+)/sqrt(K1) on; of a negative one likewise. 0 where a centre is
-    misread as it is.
+    own neuron is silent from (1 + b_+)/sqrt(K1) on; of a negative one likewise. A tie counts as
+    misread, and the radius is 0 where a centre is misread as it is.
 
-    The sum of both classes' first terms is 2/sqrt(K): no biases have more than 1/sqrt(K), the
-    theorem "for any choice of bias" of the talk. In its scaling this is sqrt(d/k).
+    No biases have more than 1/sqrt(K), the theorem "for any choice of bias" of the talk; in its
+    scaling this is sqrt(d/k). Let u = 1 + b_+ and v = 1 + b_-. Where both classes meet the line,
+    their radii sum to 2/sqrt(K). A positive centre does not if the opponent is silent at the foot,
+    K1 v + K2 u < K1, and has u/sqrt(K1). If the negative one meets the line, it has
+    (v - u + 1)/sqrt(K), which is small enough for v <= u; else u < K1/K is. If neither does,
+    K1 v + K2 u < min(K1, K2), which contradicts u > sqrt(K1/K) and v > sqrt(K2/K).
     """
     own = integer("positive", positive, minimum=1)
     other = integer("negative", negative, minimum=1)
-    require(len(biases) == 2, "biases", "be a pair of numbers", biases)
+    pair = isinstance(biases, tuple | list) and len(biases) == 2
+    require(pair, "biases", "be a pair of numbers", biases)
     plus, minus = (number("biases", b) for b in biases)
     sides = ((own, plus, minus), (other, minus, plus))
     return min(_one_side(count, own + other, up, down) for count, up, down in sides)

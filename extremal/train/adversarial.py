@@ -64,14 +64,16 @@ def adversarial(
     points plus `trades` times the mean KL divergence of the perturbed outputs from theirs, which
     the attack then raises (Zhang et al. 2019). At radius 0 it is plain training, to the bit.
 
-    Recorded are, beside the loss and accuracy on the points as they are, "robust_accuracy" on the
-    first `watched` training points and, of `validation`, "validation_accuracy" and
+    Recorded are, beside the loss and accuracy on the points as they are, "robust_accuracy" on
+    `watched` training points, evenly spaced, and, of `validation`, "validation_accuracy" and
     "validation_robust", under all attacks of `ex.attack.run` with `watch_steps` steps within
     `watch_radius`, or the full radius, which are stronger than the one trained with.
 
     With `patience` training stops once as many records have brought no better "validation_robust"
-    and leaves the best weights; the `info` says which epoch's. With a `checkpoint` it goes on from
-    the file where it was interrupted, to the same weights.
+    and leaves the weights of the best record, of equally robust ones that of least loss; the `info`
+    says which epoch's. Then every epoch is recorded unless a `record` says otherwise, and the start
+    does not count. With a `checkpoint` it goes on from the file where it was interrupted, to the
+    same weights.
     """
     used = as_loss(loss)
     check_fit(net, train, used)
@@ -84,7 +86,7 @@ def adversarial(
         _check.number("trades", trades, above=0.0)
         _check.require(clean_share == 0.0, "clean_share", "be 0 with trades", clean_share)
     if validation is not None:
-        check_fit(net, validation, used)
+        check_fit(net, validation, used, "validation")
     _check.integer("watched", watched, minimum=1)
     _check.integer("watch_steps", watch_steps, minimum=1)
     seen = inner.radius if watch_radius is None else watch_radius
@@ -98,22 +100,23 @@ def adversarial(
     torch.set_flush_denormal(True)
     rule: Optimiser = Sgd(net, used, lr, momentum) if method == "sgd" else Moments(net, used, lr)
     batches, take = _steps(net, train, used, rule, inner, batch, clean_share, trades, generator)
-    sets = {"robust_accuracy": train.take(slice(watched))}
+    sets = {"robust_accuracy": _spaced(train, watched)}
     if validation is not None:
-        sets["validation_robust"] = validation.take(slice(watched))
+        sets["validation_robust"] = _spaced(validation, watched)
     strong = replace(inner, radius=seen, steps=watch_steps)
     watch = _watches(sets, validation, strong, generator)
-    asked = record or Record()
+    asked = record or Record(at=range(1, total) if patience is not None else ())
     _check.instance("record", asked, Record, "be a Record or None")
     recorder = Recorder(
         replace(asked, watch={**asked.watch, **watch}), net, train, used, float(total)
     )
     settings = {
-        **{"inner": inner, "loss": used.name, "method": method, "lr": lr, "momentum": momentum},
+        **{"inner": inner, "loss": used, "method": method, "lr": lr, "momentum": momentum},
         **{"batch": batch, "warm_up": warm_up, "clean_share": clean_share, "trades": trades},
         **{"patience": patience, "watched": watched, "strong": strong},
     }
-    loop = Epochs(net, rule, recorder, generator, patience, checkpoint, settings, train)
+    data = [train.x, train.y, *([] if validation is None else [validation.x, validation.y])]
+    loop = Epochs(net, rule, recorder, generator, patience, checkpoint, [settings, data])
     each = 1 if batch is None else -(-len(train) // batch)
     with Bar("adversarial", total, progress) as bar:
         for epoch in loop.run(total):
@@ -231,6 +234,11 @@ def _watches(
     if validation is not None:
         watch["validation_accuracy"] = lambda net: _accuracy(net, validation)
     return watch
+
+
+def _spaced(data: Dataset, count: int) -> Dataset:
+    """As many points, evenly spaced: data often come in the order of their classes."""
+    return data.take(torch.linspace(0, len(data) - 1, min(count, len(data))).round().long())
 
 
 def _accuracy(net: nn.Module, data: Dataset) -> float:

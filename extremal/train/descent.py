@@ -95,10 +95,10 @@ def _descend(
     return recorder.finish(converged=True, method=method, steps=steps, lr=lr)
 
 
-def check_fit(net: nn.Module, train: Dataset, loss: Loss) -> None:
+def check_fit(net: nn.Module, train: Dataset, loss: Loss, name: str = "train") -> None:
     """Require that network, labels and loss belong together."""
     _check.module("net", net)
-    _check_dataset(train)
+    _check.instance(name, train, Dataset, "be a Dataset")
     outputs = getattr(net, "outputs", None)
     if outputs is None:
         with torch.no_grad():
@@ -108,9 +108,9 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss) -> None:
         _check.require(good, "net", rule, f"shape {tuple(out.shape)} for one point")
         outputs = 1 if out.ndim == 1 else out.shape[1]
     loss.check(outputs)
-    _check.labels("train.y", train.y, count=len(train), outputs=outputs)
+    _check.labels(f"{name}.y", train.y, count=len(train), outputs=outputs)
     dim = getattr(net, "dim", train.dim)
-    _check.require(dim == train.dim, "train.x", f"have {dim} columns", train.dim)
+    _check.require(dim == train.dim, f"{name}.x", f"have {dim} columns", train.dim)
 
 
 def _check_dataset(train: object) -> None:

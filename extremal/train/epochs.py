@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,10 +14,10 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._files import FileError, read_tensors, write_whole
-from extremal.data import Dataset
 from extremal.train.checkpoint import problem_of, writable
+from extremal.train.gradient import total_loss
 from extremal.train.optimisers import Optimiser
-from extremal.train.record import Recorder
+from extremal.train.record import DivergenceError, Recorder
 from extremal.train.trajectory import Trajectory
 
 _FORMAT = "extremal-epochs-1"
@@ -28,6 +29,8 @@ class Epochs:
     """The state of a training by epochs: its records, its best weights, its file.
 
     `patience` is the number of records without a better "validation_robust" after which it stops.
+    Of equally robust ones that of less loss is kept. `problem` is all that, beside the network and
+    the seed, says which training a file belongs to.
     """
 
     every = _EVERY
@@ -40,18 +43,16 @@ class Epochs:
         generator: torch.Generator,
         patience: int | None,
         checkpoint: str | Path | None,
-        settings: Mapping[str, Any],
-        train: Dataset,
+        problem: list[Any],
     ) -> None:
         self.net, self.rule, self.recorder = net, rule, recorder
         self.generator, self.patience = generator, patience
         self.best: dict[str, Tensor] = {}
-        self.best_value, self.best_epoch, self.since = -1.0, 0, 0
+        self.best_value, self.best_loss, self.best_epoch, self.since = -1.0, math.inf, 0, 0
         self.reached, self.stopped = 0, False
         self.path = None if checkpoint is None else writable(checkpoint)
         asked = [sorted(recorder.record.watch), recorder.record.snapshots]
-        start = generator.get_state()
-        parts = [dict(settings), asked, train.x, train.y, net, start]
+        parts = [problem, asked, net, generator.get_state()]
         self.problem = problem_of(parts) if self.path is not None else ""
         self.written = time.monotonic()
 
@@ -59,7 +60,8 @@ class Epochs:
         """The numbers of the epochs to train, from 1, or from where the file has left it."""
         if not self._taken_up():
             self.recorder.start()
-            self._judge(0)
+        rule = f"not be below {self.reached}, which the checkpoint has reached"
+        _check.require(total >= self.reached, "epochs", rule, total)
         for epoch in range(self.reached + 1, total + 1):
             if self.stopped:
                 return
@@ -72,24 +74,19 @@ class Epochs:
         """
         self.reached = epoch
         if not finite:
-            advice = "the loss is not finite; use a smaller lr"
-            raise self.recorder.diverged(float(epoch), advice, epochs=epoch)
+            raise self._diverged()
         if self.recorder.next_time() <= epoch * (1.0 + 1e-12):
-            self.recorder.note(float(epoch))
-            self._judge(epoch)
+            self._note()
         if self.path is not None and time.monotonic() - self.written >= self.every:
             self._write()
 
     def finish(self, **info: Any) -> Trajectory:
         """Record the end, put the best weights back where they are wanted, and remove the file."""
         if self.recorder.times[-1] < self.reached:
-            self.recorder.note(float(self.reached))
-            self._judge(self.reached)
+            self._note()
         kept = {}
         if self.patience is not None:
-            with torch.no_grad():
-                for name, part in self.net.named_parameters():
-                    part.copy_(self.best[name])
+            self.net.load_state_dict(self.best)
             kept = {"best_epoch": self.best_epoch, "best_validation_robust": self.best_value}
         found = self.recorder.finish(
             converged=True, epochs=self.reached, stopped_early=self.stopped, **kept, **info
@@ -102,24 +99,40 @@ class Epochs:
         """Whether the last record is the best so far, and whether patience is at its end."""
         if self.patience is None:
             return
-        value = float(self.recorder.rows[_WATCHED][-1])
-        if value > self.best_value:
-            self.best_value, self.best_epoch, self.since = value, epoch, 0
-            self.best = {n: part.detach().clone() for n, part in self.net.named_parameters()}
+        value, loss = float(self.recorder.rows[_WATCHED][-1]), self.recorder.losses[-1]
+        better = value > self.best_value
+        if better or (value == self.best_value and loss < self.best_loss):
+            self.best_value, self.best_loss, self.best_epoch = value, loss, epoch
+            self.best = {n: part.detach().clone() for n, part in self.net.state_dict().items()}
+        if better:
+            self.since = 0
             return
         self.since += 1
         self.stopped = self.since >= self.patience
 
+    def _note(self) -> None:
+        """Record now, unless the network has no finite loss, which no attack could look at."""
+        known = self.recorder
+        if not math.isfinite(total_loss(self.net, known.data, known.loss)):
+            raise self._diverged()
+        known.note(float(self.reached))
+        self._judge(self.reached)
+
+    def _diverged(self) -> DivergenceError:
+        advice = "the loss is not finite; use a smaller lr"
+        return self.recorder.diverged(float(self.reached), advice, epochs=self.reached)
+
     def _write(self) -> None:
         """The whole state in one file, or the file as it was."""
         assert self.path is not None
-        tensors = {f"net/{name}": part.detach() for name, part in self.net.named_parameters()}
+        tensors = {f"net/{name}": part.detach() for name, part in self.net.state_dict().items()}
         tensors |= {f"rule/{name}": part for name, part in self.rule.state().items()}
         tensors |= {f"best/{name}": part for name, part in self.best.items()}
         tensors |= self.recorder.state()
         tensors["generator"] = self.generator.get_state()
         header = {"format": _FORMAT, "problem": self.problem, "epoch": str(self.reached)}
-        header |= {"best": f"{self.best_value!r} {self.best_epoch} {self.since}"}
+        best = (self.best_value, self.best_loss, self.best_epoch, self.since)
+        header |= {"best": " ".join(map(repr, best))}
         whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
         write_whole(self.path, to_bytes(whole, metadata=header))
         self.written = time.monotonic()
@@ -133,17 +146,17 @@ class Epochs:
             header, tensors = read_tensors(self.path)
             _check.choice("format", header.get("format"), [_FORMAT])
             epoch = int(header["epoch"])
-            value, at, since = header["best"].split()
+            value, loss, at, since = header["best"].split()
         except (FileError, KeyError, ValueError) as error:
             raise ValueError(f"checkpoint must {rule}, got {self.path} ({error})") from error
         same = header.get("problem") == self.problem
         rule = "belong to the same network, data, settings, record and seed (or be removed)"
         _check.require(same, "checkpoint", rule, self.path)
         self.reached = epoch
-        self.best_value, self.best_epoch, self.since = float(value), int(at), int(since)
-        with torch.no_grad():
-            for name, part in self.net.named_parameters():
-                part.copy_(tensors[f"net/{name}"])
+        self.best_value, self.best_loss = float(value), float(loss)
+        self.best_epoch, self.since = int(at), int(since)
+        self.stopped = self.patience is not None and self.since >= self.patience
+        self.net.load_state_dict(_under("net/", tensors))
         self.best = _under("best/", tensors)
         self.rule.restore(_under("rule/", tensors))
         self.recorder.restore(tensors)

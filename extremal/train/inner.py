@@ -47,6 +47,7 @@ class Inner:
         _check.choice("start", self.start, ("zero", "random"))
         if self.step is not None:
             _check.number("step", self.step, above=0.0)
+        Ball(self.norm, self.radius, self.box)  # refuses a bad box
         given = self.step is not None or self.ascent == "steepest"
         _check.require(given, "step", "be given for plain ascent", self.step)
 

@@ -93,7 +93,7 @@ def test_averaged_coefficients_are_told_from_decoupled_ones():
     assert found.holds
     assert found.scale == pytest.approx(1.025)
     assert found.least_own == pytest.approx(0.9 / 1.025)
-    assert found.most_foreign == pytest.approx(0.1 / 1.025)
+    assert found.most_foreign == pytest.approx(0.2 / 1.025)  # in size
     assert found.ratio == pytest.approx(1.2)
     single = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
     assert not measure.averaging(single, SIGNS, LABELS).holds
@@ -108,6 +108,7 @@ def test_averaged_coefficients_are_told_from_decoupled_ones():
     [
         [1.0, 0.1, 0.0, 0.0],  # one is much smaller
         [1.0, 1.0, 0.5, 0.0],  # another class
+        [1.0, 1.0, -9.0, 0.0],  # another class, the other way
         [1.0, -1.0, 0.0, 0.0],  # no mean
     ],
 )
@@ -142,6 +143,18 @@ def test_nothing_learned_is_neither():
             ),
             "data must come from Clusters",
         ),
+        (
+            lambda: measure.decompose(normal(2, 9), normal(2, 9), points()),
+            "data must have points of 9 coordinates",
+        ),
+        (
+            lambda: measure.decompose(
+                normal(2, 200), normal(2, 200), replace(points(), group=torch.full((40,), 7))
+            ),
+            "data must have groups below 5",
+        ),
+        (lambda: measure.averaging(torch.ones(2, 4), SIGNS, LABELS, ratio=0.0), "ratio must"),
+        (lambda: measure.decoupling(torch.ones(2, 4), SIGNS.abs(), least=-1.0), "least must"),
         (lambda: measure.averaging(torch.ones(2, 4), SIGNS[:1], LABELS), "signs must"),
         (lambda: measure.averaging(torch.ones(2, 4), SIGNS, LABELS[:3]), "labels must"),
         (lambda: measure.averaging(torch.ones(2, 4), SIGNS, LABELS.abs()), "labels must name both"),

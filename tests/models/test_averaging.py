@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from extremal import attack, certify, measure
-from extremal.data import Clusters, OrthogonalClusters
+from extremal.data import Clusters, Dataset, OrthogonalClusters
 from extremal.models import (
     Blocks,
     Grouped,
@@ -126,3 +126,15 @@ def test_closed_form_attacks_take_any_two_class_clusters():
     assert measure.accuracy(net, data) == 1.0
     with pytest.raises(ValueError, match="mixture must be Clusters of two classes"):
         attack.average_direction(Clusters(torch.eye(3), torch.tensor([0, 1, 2]), 0.1))
+
+
+def test_clusters_without_such_a_direction_are_attacked_all_the_same():
+    corners = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
+    source = Clusters(corners, torch.tensor([1, 1, -1, -1]), 0.1)
+    assert attack.average_direction(source).tolist() == [0.0, 0.0]
+    data = source.sample(12, generator=generator())
+    net = PReLUNet(2, 4, init=Blocks(1.0), generator=generator())
+    attack.accuracy_curve(net, data, [0.5], generator=generator())
+    wide = Dataset(torch.cat([data.x, data.x], 1), data.y, data.group, source=source)
+    assert attack.known_clusters(wide) is None
+    assert attack.known_clusters(data.fine()) is None

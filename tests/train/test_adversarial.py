@@ -11,8 +11,9 @@ from extremal import attack, measure, train
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet, mlp
 from extremal.train import Inner
+from extremal.train.adversarial import _spaced
 from extremal.train.epochs import Epochs
-from extremal.train.inner import divergence
+from extremal.train.inner import divergence, divergence_slope, loss_slope
 
 DIM = 6
 
@@ -161,7 +162,7 @@ def test_the_inner_attack_stays_in_ball_and_box_and_raises_the_loss(norm, ascent
     net, data = module(), points(signed=False)
     box = (float(data.x.min()), float(data.x.max()))
     inner = Inner(norm, 0.5, 4, 0.3, ascent, start, box)
-    slope = train.inner.loss_slope(train.Loss("cross-entropy"), data.y)
+    slope = loss_slope(train.Loss("cross-entropy"), data.y)
     moved = inner.perturbed(net, data.x, slope, share=0.5, generator=generator())
     norms = attack.Ball(norm, 0.25).norms(moved - data.x)
     assert float(norms.max()) <= 0.25 * (1 + 1e-9)
@@ -199,14 +200,57 @@ def test_patience_ends_training_and_leaves_the_best_weights():
     net, held = module(), points(30, signed=False, seed=4)
     record = train.Record(at=range(1, 40), snapshots=True)
     path = trained(net, validation=held, record=record, patience=3, epochs=40, lr=1.0, watched=30)
-    robust = path.values["validation_robust"]
-    best = int(robust.argmax())
-    assert path.info["best_epoch"] == int(path.times[best])
-    assert path.info["best_validation_robust"] == float(robust[best])
+    robust, losses = path.values["validation_robust"], path.values["loss"]
+    order = sorted(range(1, len(path)), key=lambda i: (-float(robust[i]), float(losses[i])))
+    assert path.info["best_epoch"] == int(path.times[order[0]])
+    assert path.info["best_validation_robust"] == float(robust[order[0]])
     assert path.info["stopped_early"]
-    assert len(path) == best + 1 + 3
+    first = 1 + int(robust[1:].argmax())
+    assert len(path) == first + 1 + 3
     for name, part in net.named_parameters():
-        assert torch.equal(part, path.snapshots[name][best])
+        assert torch.equal(part, path.snapshots[name][order[0]])
+
+
+def test_with_patience_every_epoch_is_recorded_and_the_start_is_no_candidate():
+    path = trained(module(), validation=points(10, signed=False), patience=2, lr=1e-9, epochs=9)
+    assert path.times.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert path.info["best_epoch"] >= 1
+
+
+def test_watched_points_are_of_all_classes():
+    x, y = torch.randn(60, DIM, generator=generator()).double(), torch.arange(60) // 30
+    few = _spaced(Dataset(x, y), 6)
+    assert few.y.tolist() == [0, 0, 0, 1, 1, 1]
+    assert len(_spaced(Dataset(x, y), 600)) == 60
+
+
+class Normed(nn.Module):
+    """A network with buffers."""
+
+    def __init__(self):
+        super().__init__()
+        self.outputs = 2
+        self.norm = nn.BatchNorm1d(DIM).double()
+        self.inside = module()
+
+    def forward(self, x):
+        return self.inside(self.norm(x))
+
+
+def test_buffers_are_part_of_the_state(tmp_path, monkeypatch):
+    monkeypatch.setattr(Epochs, "every", 0.0)
+    whole, cut, again = Normed(), Normed(), Normed()
+    trained(whole)
+
+    def stop(what, done, total):
+        if done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trained(cut, checkpoint=tmp_path / "state", progress=stop)
+    trained(again, checkpoint=tmp_path / "state")
+    for name, part in whole.state_dict().items():
+        assert torch.equal(part, again.state_dict()[name]), name
 
 
 @pytest.mark.parametrize("method", ["sgd", "adam"])
@@ -250,13 +294,23 @@ def test_a_file_of_another_training_is_refused(tmp_path, monkeypatch):
     file = tmp_path / "state"
 
     def stop(what, done, total):
-        raise KeyboardInterrupt
+        if done == 2:
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         trained(module(), checkpoint=file, progress=stop)
-    for changes in ({"lr": 0.2}, {"seed": 3}, {"inner": Inner("linf", 0.2, steps=3)}):
+    others = [
+        {"lr": 0.2},
+        {"seed": 3},
+        {"inner": Inner("linf", 0.2, steps=3)},
+        {"loss": train.Loss("cross-entropy", "sum")},
+        {"validation": points(10, signed=False)},
+    ]
+    for changes in others:
         with pytest.raises(ValueError, match="checkpoint must belong to the same"):
             trained(module(), checkpoint=file, **changes)
+    with pytest.raises(ValueError, match="epochs must not be below"):
+        trained(module(), checkpoint=file, epochs=1)
     file.write_bytes(b"broken")
     with pytest.raises(ValueError, match="checkpoint must name a state"):
         trained(module(), checkpoint=file)
@@ -266,6 +320,39 @@ def test_divergence_is_an_error_with_what_was_recorded():
     with pytest.raises(train.DivergenceError, match="smaller lr") as caught:
         trained(network(2), lr=1e6, epochs=30, inner=Inner("linf", 3.0, 2))
     assert len(caught.value.trajectory) >= 1
+
+
+def test_weights_that_are_not_finite_are_a_divergence_too():
+    with pytest.raises(train.DivergenceError, match="smaller lr"):
+        trained(network(2), lr=1e200, epochs=2, batch=40, record=train.Record(at=[1]))
+
+
+def test_a_step_of_the_mixed_losses_is_that_of_autograd():
+    """One step of full-batch descent, with the attack's points found once more."""
+    data, inner = points(signed=False), Inner("linf", 0.3, steps=2, step=0.2)
+    for changes in ({"clean_share": 0.3}, {"trades": 2.0, "warm_up": 2}):
+        net, before = module(), module()
+        trained(net, inner=inner, batch=None, epochs=1, **changes)
+        share = 0.5 if "warm_up" in changes else 1.0
+        clean = before(data.x).detach()
+        slope = loss_slope(train.Loss("cross-entropy"), data.y)
+        nudge = 0.0
+        if "trades" in changes:
+            slope, nudge = divergence_slope(clean), 1e-3
+        moved = inner.perturbed(
+            before, data.x, slope, share=share, nudge=nudge, generator=generator()
+        )
+        assert float((moved - data.x).abs().max()) <= share * 0.3 + 1e-12
+        loss = nn.functional.cross_entropy
+        if "trades" in changes:
+            own, other = (before(x).log_softmax(1) for x in (data.x, moved))
+            gap = nn.functional.kl_div(other, own, log_target=True, reduction="batchmean")
+            value = loss(before(data.x), data.y) + 2.0 * gap
+        else:
+            value = 0.7 * loss(before(moved), data.y) + 0.3 * loss(before(data.x), data.y)
+        slopes = torch.autograd.grad(value, list(before.parameters()))
+        for part, start, step in zip(net.parameters(), before.parameters(), slopes, strict=True):
+            torch.testing.assert_close(part, start - 0.1 * step)
 
 
 def test_the_divergence_of_trades_is_kl():
@@ -296,6 +383,7 @@ def test_the_divergence_of_trades_is_kl():
         ({"loss": "exp"}, "loss must"),
         ({"checkpoint": "/nowhere/at/all"}, "checkpoint must lie in a folder"),
         ({"record": 3}, "record must"),
+        ({"validation": points(10)}, "validation.y must"),
     ],
 )
 def test_bad_input_is_named_before_any_work(changes, message):
@@ -317,6 +405,7 @@ def test_bad_input_is_named_before_any_work(changes, message):
         (("l2", 0.1, 1, None, "plain"), "step must be given for plain ascent"),
         (("l2", 0.1, 1, None, "up"), "ascent must"),
         (("l2", 0.1, 1, None, "steepest", "far"), "start must"),
+        (("l2", 0.1, 1, None, "steepest", "zero", (1.0, 0.0)), "box must"),
     ],
 )
 def test_a_bad_inner_attack_is_named(arguments, message):

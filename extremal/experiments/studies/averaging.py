@@ -99,7 +99,7 @@ def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "other_class": coefficients[:, ~own].mean(1).tolist(),
         "noise": noise.tolist(),
         "losses": found.path.values["loss"].tolist(),
-        "rest": float(parts.rest.max()),
+        "rest_of_all": float(parts.rest.max()),
     }
     if found.net.outputs > 1:
         numbers |= {
@@ -132,11 +132,12 @@ def learned(params: Mapping[str, Any], generator: torch.Generator) -> Learned:
     loss: Literal["cross-entropy", "logistic"] = "cross-entropy" if fine else "logistic"
     lr, steps = params["lr"], params["steps"]
     shown = params.get("shown_steps", [])
-    record = train.Record(at=[lr * step for step in shown], snapshots=bool(shown))
+    clock = lr / (1.0 - params["momentum"])
+    record = train.Record(at=[clock * step for step in shown], snapshots=bool(shown))
+    momentum = params["momentum"]
     if params["batch"] == 0:
-        path = train.gd(net, seen, loss=loss, lr=lr, steps=steps, record=record)
+        path = train.gd(net, seen, loss=loss, lr=lr, momentum=momentum, steps=steps, record=record)
     else:
-        momentum = params["momentum"]
         path = train.sgd(
             net,
             seen,
@@ -145,6 +146,7 @@ def learned(params: Mapping[str, Any], generator: torch.Generator) -> Learned:
             momentum=momentum,
             batch=params["batch"],
             steps=steps,
+            record=record,
             generator=generator,
         )
     return Learned(net, start, learn, test, path)
@@ -183,11 +185,14 @@ def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Datase
 
 
 def _accuracies(found: Learned) -> dict[str, Any]:
-    test = found.test
-    told = test if found.net.outputs == 1 else test.fine()
-    return {
-        "clean_accuracy": measure.accuracy(found.net, told),
-        "loss": float(found.path.values["loss"][-1]),
+    """Of two classes, by the argmax where labels are fine; and then of all clusters as well."""
+    numbers = {"loss": float(found.path.values["loss"][-1])}
+    if found.net.outputs == 1:
+        return numbers | {"clean_accuracy": measure.accuracy(found.net, found.test)}
+    binary = read(found.net, "argmax", found.clusters.labels)
+    return numbers | {
+        "clean_accuracy": measure.accuracy(binary, found.test),
+        "fine_accuracy": measure.accuracy(found.net, found.test.fine()),
     }
 
 
@@ -200,6 +205,7 @@ def _cosines(found: Learned) -> dict[str, Any]:
         "cosine_own_least": float(cosines[own].min()),
         "cosine_own_most": float(cosines[own].max()),
         "cosine_other_class": float(cosines[~own].mean()),
+        "cosine_own": float(cosines[own].mean()),  # the same where no cluster is a neuron's own
     }
     if found.net.outputs > 1:
         diagonal = cosines.gather(1, found.owner.unsqueeze(1))

@@ -116,6 +116,7 @@ experiment = Experiment(
         for case in _CASES
         if case["axis"] in ("initialisation", "width", "as in the talk", "no biases")
     ),
+    version=2,
     notes=(
         "Averaged and decoupled shares are of the coefficients that training has added, each 1 at "
         "most; the attacked radius is the median of the strongest attack's, over sqrt(d/k). The "

@@ -1,0 +1,162 @@
+"""Patch data, the network on it, its features and the window of adversarial training."""
+
+import math
+
+import pytest
+import torch
+
+from extremal import measure, theory
+from extremal.data import Dataset, Patches
+from extremal.models import PatchCNN, SmoothedReLU
+from tests.models.test_gradients import close, differences
+
+double = torch.float64
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def patches(**changes):
+    settings = {"alpha": (3.0, 4.0), "beta": (0.5, 1.0), "noise": 0.0} | changes
+    return Patches(3, 8, 2, 5, **settings)
+
+
+@pytest.mark.parametrize("random", [False, True])
+def test_patches_hold_their_features_with_coefficients_in_the_intervals(random):
+    source = patches(generator=generator(1) if random else None)
+    system = torch.cat([source.robust_features, source.dense_features])
+    torch.testing.assert_close(system @ system.T, torch.eye(6, dtype=double), atol=1e-6, rtol=0)
+    data = source.sample_each(4, generator=generator(), dtype=double)
+    assert data.y.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    parts = data.x.unflatten(1, (7, 8)) @ system.T  # (n, P, 2k)
+    for n, y in enumerate(data.y.tolist()):
+        strong, weak = parts[n, :2, y], parts[n, 2:, 3 + y]
+        assert 3.0 <= float(strong.min()) <= float(strong.max()) <= 4.0
+        assert 0.5 <= float(weak.min()) <= float(weak.max()) <= 1.0
+        total = float(data.x[n].square().sum())
+        assert total == pytest.approx(float(strong.square().sum() + weak.square().sum()), rel=1e-5)
+
+
+def test_intervals_may_differ_by_class_and_noise_is_added():
+    source = patches(alpha=[(1.0, 1.0), (2.0, 2.0), (3.0, 3.0)])
+    data = source.sample(50, generator=generator(), dtype=double)
+    first = data.x.unflatten(1, (7, 8))[:, 0, :3].amax(1)
+    torch.testing.assert_close(first, 1.0 + data.y.double())
+    noisy = patches(noise=0.2).sample_each(40, generator=generator(), dtype=double).x
+    quiet = noisy.unflatten(1, (7, 8))[..., 6:]  # where no feature is
+    assert float(quiet.std()) == pytest.approx(0.2, rel=0.05)
+
+
+def test_the_model_independent_attack_stays_in_the_ball_and_turns_the_feature():
+    source = patches()
+    data = source.sample_each(5, generator=generator(), dtype=double)
+    inside = source.moved(data, 0.4)
+    assert float((inside.x - data.x).abs().max()) == pytest.approx(0.4)
+    replaced = source.moved(data, 0.4, kind="replaced").x.unflatten(1, (7, 8))[:, 2:]
+    own = (replaced * source.dense_features[data.y].unsqueeze(1)).sum(2)
+    other = (replaced * source.dense_features[(data.y + 1) % 3].unsqueeze(1)).sum(2)
+    torch.testing.assert_close(own, torch.zeros_like(own), atol=1e-12, rtol=0)
+    torch.testing.assert_close(other, torch.full_like(other, 0.4))
+    torch.testing.assert_close(inside.x[:, :16], data.x[:, :16])  # robust patches are left alone
+
+
+@pytest.mark.parametrize("q", [1.0, 2.0, 3.0, 2.5])
+def test_the_smoothed_relu_and_its_slope(q):
+    net = SmoothedReLU(q, 2.0)
+    z = torch.tensor([-1.0, 0.5, 2.0, 5.0], dtype=double, requires_grad=True)
+    out = net(z)
+    at = 2.0 / q
+    wanted = torch.tensor([0.0, 0.5**q / (q * 2.0 ** (q - 1)), at, at + 3.0], dtype=double)
+    torch.testing.assert_close(out, wanted)
+    (slope,) = torch.autograd.grad(out.sum(), z)
+    torch.testing.assert_close(slope, torch.tensor([0.0, 0.25 ** (q - 1), 1.0, 1.0], dtype=double))
+
+
+def test_the_network_sums_over_filters_and_patches():
+    net = PatchCNN(3, 4, 5, q=3.0, rho=0.7, std=0.5, dtype=double, generator=generator())
+    x = torch.randn(2, 30, generator=generator(1), dtype=double)
+    wanted = torch.zeros(2, 3, dtype=double)
+    for n in range(2):
+        for i in range(3):
+            for r in range(4):
+                for p in range(6):
+                    inner = net.filters[i, r] @ x[n, 5 * p : 5 * p + 5]
+                    wanted[n, i] += net.activation(inner).detach()
+    torch.testing.assert_close(net(x).detach(), wanted)
+    point = x[:1].clone().requires_grad_(True)
+    (slope,) = torch.autograd.grad(net(point)[0, 1], point)
+    close(slope[0], differences(lambda: float(net(x[:1])[0, 1]), x[0]))
+
+
+def test_correlations_are_the_largest_of_each_class():
+    source = patches()
+    net = PatchCNN(3, 2, 8, dtype=double, generator=generator())
+    with torch.no_grad():
+        net.filters.zero_()
+        net.filters[1, 0] = 2.0 * source.robust_features[1]
+        net.filters[1, 1] = 0.5 * source.dense_features[1] + source.robust_features[0]
+    found = measure.patch_features(net, source)
+    assert found.robust.tolist() == [0.0, 2.0, 0.0]
+    assert found.dense.tolist() == [0.0, 0.5, 0.0]
+
+
+def test_the_window_of_the_known_setting_and_its_three_edges():
+    inside = theory.patch_window(1, 25, 4.0, 1.0, 0.6, 2.0)
+    assert inside.inside
+    assert inside.denser == pytest.approx(25 / 16)
+    assert inside.breakable == pytest.approx(1.2)
+    assert inside.learnable == pytest.approx(3.4**2 / (26 * 0.36))
+    assert not theory.patch_window(1, 15, 4.0, 1.0, 0.6, 2.0).inside
+    assert not theory.patch_window(1, 25, 4.0, 1.0, 0.5, 2.0).inside
+    assert not theory.patch_window(1, 25, 4.0, 1.0, 0.7, 2.0).inside
+    assert theory.patch_window(1, 25, 1.0, 1.0, 2.0, 2.0).learnable == 0.0
+
+
+def moved(**changes):
+    data = patches().sample_each(2, generator=generator())
+    settings = {"data": data, "radius": 0.1} | changes
+    return patches().moved(settings.pop("data"), settings.pop("radius"), **settings)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Patches(3, 5, 1, 1, alpha=(1, 1), beta=(1, 1), noise=0.0), "dim must be at least"),
+        (lambda: Patches(1, 5, 1, 1, alpha=(1, 1), beta=(1, 1), noise=0.0), "classes must"),
+        (lambda: patches(alpha=(2.0, 1.0)), "alpha must"),
+        (lambda: patches(alpha=[(1.0, 2.0)]), "alpha must"),
+        (lambda: patches(beta=(0.0, 1.0)), "beta must"),
+        (lambda: patches(beta="wide"), "beta must"),
+        (lambda: patches(beta=(math.nan, 1.0)), "beta must"),
+        (lambda: patches(noise=-1.0), "noise must"),
+        (lambda: patches().sample_each(0, generator=generator()), "count must"),
+        (lambda: moved(radius=-1.0), "radius must"),
+        (lambda: moved(kind="all"), "kind must"),
+        (lambda: moved(data=Dataset(torch.zeros(2, 9), torch.tensor([0, 1]))), "data must"),
+        (
+            lambda: moved(data=Dataset(torch.zeros(2, 56), torch.tensor([1, -1]))),
+            "data must have labels 0..2",
+        ),
+        (
+            lambda: patches(generator=generator()).moved(
+                patches().sample_each(1, generator=generator()), 0.1
+            ),
+            'kind must be "replaced"',
+        ),
+        (lambda: SmoothedReLU(0.5, 1.0), "q must"),
+        (lambda: SmoothedReLU(2.0, 0.0), "rho must"),
+        (lambda: PatchCNN(3, 0, 4, generator=generator()), "width must"),
+        (lambda: PatchCNN(3, 1, 4, std=0.0, generator=generator()), "std must"),
+        (lambda: PatchCNN(3, 1, 4, generator=generator())(torch.zeros(2, 7)), "x must"),
+        (
+            lambda: measure.patch_features(PatchCNN(2, 1, 8, generator=generator()), patches()),
+            "source must have 2 classes",
+        ),
+        (lambda: theory.patch_window(0, 1, 1.0, 1.0, 1.0, 2.0), "robust"),
+        (lambda: theory.patch_window(1, 1, 1.0, 1.0, 0.0, 2.0), "radius"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
