@@ -132,6 +132,28 @@ experiment = Experiment(
         *(_claim(name, 0.235, 0.035, _COLLAPSE) for name in ("relu", "mlp-4", "tanh", "logistic")),
         *(_claim(name, 0.235, 0.035, _LAYERS) for name in ("leaky-relu", "gelu")),
         *(_claim(name, 0.695, 0.015, _FOLLOW) for name in ("prelu", "bayes")),
+        *(
+            Claim(
+                f"{_NAMES[name]}: collapses too, median radius",
+                "half_radius",
+                0.27,
+                0.02,
+                _LAYERS,
+                {"network": name, "spread": 0.1},
+                "below",
+                ("paper",),
+            )
+            for name in ("power", *(name for name in _NAMES if name.startswith("deep")))
+        ),
+        Claim(
+            "all: share that has learned, α = 0.1",
+            "learned",
+            1.0,
+            0.0,
+            "ours: a network that has not learned says nothing",
+            {"spread": 0.1},
+            "above",
+        ),
     ),
     notes=(
         "All networks are trained by one SGD: same data, step, batch and number of steps. Where "

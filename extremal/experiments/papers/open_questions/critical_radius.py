@@ -112,7 +112,11 @@ experiment = Experiment(
         *(
             Claim(f"p = {p:g}: {text}", value, 0.0, 0.02, _BOTH, {"p": p}, "below")
             for p in (2.0, 3.0, 4.0, 6.0)
-            for value, text in (("gap", "median gap"), ("gap_99", "gap, 99 % of points"))
+            for value, text in (
+                ("gap", "median gap"),
+                ("gap_99", "gap, 99 % of points"),
+                ("gap_largest", "largest gap"),
+            )
         ),
     ),
     notes=(
