@@ -18,6 +18,8 @@ from extremal.experiments.studies.robust import share
 from extremal.experiments.studies.strongest import both_sides, strongest
 from extremal.experiments.trial import Outcome
 
+_RARE = 1e-6  # the probability at which sampling no longer explains it
+
 
 def optimal(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """F^(p) at one spread: agreement with Bayes, radii, the bound; where p is trained also f and F.
@@ -86,10 +88,27 @@ def _bounds(
             theory.subclass_robust_bound(*known, delta, p, "poster").value if delta > 0 else 0.0
         )
         allowed.append(max(stated, 0.0))
-    slack = math.sqrt(math.log(2e6) / (2 * len(attacked)))
-    accuracy = [share(attacked > radius) for radius in radii]
-    broken = sum(have < need - slack for have, need in zip(accuracy, allowed, strict=True))
-    return {"bound": allowed, "bounds_broken": broken}
+    standing = [int((attacked > radius).sum()) for radius in radii]
+    chances = [
+        _at_most(count, len(attacked), need) for count, need in zip(standing, allowed, strict=True)
+    ]
+    return {"bound": allowed, "bounds_broken": sum(chance < _RARE for chance in chances)}
+
+
+def _at_most(count: int, total: int, share: float) -> float:
+    """The probability that of `total` points, each right with probability `share`, so few are."""
+    if share >= 1.0 or share <= 0.0:
+        return float(share <= 0.0 or count == total)
+    whole = math.lgamma(total + 1)
+    logs = (
+        whole
+        - math.lgamma(k + 1)
+        - math.lgamma(total - k + 1)
+        + k * math.log(share)
+        + (total - k) * math.log1p(-share)
+        for k in range(count + 1)
+    )
+    return math.fsum(map(math.exp, logs))
 
 
 def _trained(

@@ -171,6 +171,7 @@ experiment = Experiment(
             {"p": 1.0, "spread": 0.1},
         ),
     ),
+    version=2,
     notes=(
         "Errors at sqrt(2)/2 and agreements are of samples: a claim may miss by sampling, and an "
         "attack that is too weak makes an error too small. Robust accuracy is under the strongest "
