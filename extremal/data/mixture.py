@@ -37,7 +37,7 @@ class OrthonormalMixture(Clusters):
         count = self.positive + self.negative
         _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
         labels = torch.where(torch.arange(count) < self.positive, 1, -1)
-        super().__init__(_orthonormal(count, dim, generator), labels, self.spread / dim**0.5)
+        super().__init__(orthonormal(count, dim, generator), labels, self.spread / dim**0.5)
 
     def __repr__(self) -> str:
         return (
@@ -60,7 +60,8 @@ class OrthonormalMixture(Clusters):
         return Dataset(self.centers.to(dtype), self.labels, group=group, source=self)
 
 
-def _orthonormal(count: int, dim: int, generator: torch.Generator | None) -> Tensor:
+def orthonormal(count: int, dim: int, generator: torch.Generator | None) -> Tensor:
+    """The first axes (count, dim), or a random orthonormal system: Q of a Gaussian matrix."""
     if generator is None:
         return torch.eye(count, dim, dtype=torch.float64)
     _check.generator("generator", generator)

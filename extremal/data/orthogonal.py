@@ -10,7 +10,7 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data.clusters import Clusters, correlated_centers
-from extremal.data.mixture import OrthonormalMixture
+from extremal.data.mixture import OrthonormalMixture, orthonormal
 
 
 class OrthogonalClusters(Clusters):
@@ -44,10 +44,7 @@ class OrthogonalClusters(Clusters):
         self.cosine = _check.number("cosine", cosine)
         self.norms = _lengths(norms, count)
         unit = correlated_centers(dim, count, cosine)[:, :count]
-        if generator is None:
-            axes = torch.eye(count, dim, dtype=torch.float64)
-        else:
-            axes = OrthonormalMixture(dim, positive, negative, 0.0, generator=generator).centers
+        axes = orthonormal(count, dim, generator)
         labels = torch.where(torch.arange(count) < self.positive, 1, -1)
         features = math.sqrt(dim) * self.norms.unsqueeze(1) * (unit @ axes)
         super().__init__(features, labels, self.sigma)

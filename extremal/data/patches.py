@@ -10,6 +10,7 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data.dataset import Dataset
+from extremal.data.mixture import orthonormal
 
 Interval = tuple[float, float]
 
@@ -47,11 +48,7 @@ class Patches:
         self.alpha = _intervals("alpha", alpha, self.classes)
         self.beta = _intervals("beta", beta, self.classes)
         self.noise = _check.number("noise", noise, minimum=0.0)
-        axes = torch.eye(2 * self.classes, self.patch_dim, dtype=torch.float64)
-        if generator is not None:
-            _check.generator("generator", generator)
-            draw = torch.randn(self.patch_dim, 2 * self.classes, generator=generator).double()
-            axes = torch.linalg.qr(draw).Q.T.contiguous()
+        axes = orthonormal(2 * self.classes, self.patch_dim, generator)
         self.robust_features, self.dense_features = axes[: self.classes], axes[self.classes :]
 
     def __repr__(self) -> str:

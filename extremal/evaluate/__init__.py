@@ -6,7 +6,7 @@ The package's `evaluate` is the function, by the name of this part.
 from extremal.evaluate.bracket import evaluate
 from extremal.evaluate.curve import Gap, RobustnessCurve
 from extremal.evaluate.health import HealthWarning
-from extremal.evaluate.robustness import BracketViolation, Robustness
+from extremal.evaluate.robustness import BracketViolation, Robustness, check_bracket
 
 __all__ = [
     "BracketViolation",
@@ -14,5 +14,6 @@ __all__ = [
     "HealthWarning",
     "Robustness",
     "RobustnessCurve",
+    "check_bracket",
     "evaluate",
 ]

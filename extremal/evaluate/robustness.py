@@ -38,6 +38,15 @@ class BracketViolation(RuntimeError):  # noqa: N818 - it is named for what happe
         super().__init__(f"{many} broken within the certified radius ({worst}): {shown}")
 
 
+def check_bracket(lower: Tensor, upper: Tensor, where: str = "") -> None:
+    """Require that no certified radius (n,) is above the attacked one; `where` says of what."""
+    bad = torch.nonzero(lower > upper * (1.0 + SLACK)).squeeze(1)
+    if len(bad) > 0:
+        at = bad[(lower[bad] - upper[bad]).argmax()]
+        worst = f"certified {float(lower[at]):g}, broken at {float(upper[at]):g}"
+        raise BracketViolation(bad.tolist(), f"{where}: {worst}" if where else worst)
+
+
 @dataclass(frozen=True, eq=False)
 class Robustness:
     """For each of n points: no perturbation of norm <= lower changes its class, one of upper does.
@@ -74,11 +83,7 @@ class Robustness:
             value = getattr(self, name).detach().double().cpu()
             _check.require(bool((value >= 0).all()), name, "be >= 0 and not NaN", value.tolist())
             object.__setattr__(self, name, value)
-        bad = torch.nonzero(self.lower > self.upper * (1.0 + SLACK)).squeeze(1)
-        if len(bad) > 0:
-            at = bad[(self.lower[bad] - self.upper[bad]).argmax()]
-            worst = f"certified {float(self.lower[at]):g}, broken at {float(self.upper[at]):g}"
-            raise BracketViolation(bad.tolist(), worst)
+        check_bracket(self.lower, self.upper)
 
     def __len__(self) -> int:
         return len(self.upper)

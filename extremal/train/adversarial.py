@@ -16,6 +16,7 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack import run
 from extremal.data import Dataset
+from extremal.measure import accuracy
 from extremal.models import PReLUNet
 from extremal.train.adam import by_hand, numbered
 from extremal.train.descent import check_fit, shuffled
@@ -100,9 +101,9 @@ def adversarial(
     torch.set_flush_denormal(True)
     rule: Optimiser = Sgd(net, used, lr, momentum) if method == "sgd" else Moments(net, used, lr)
     batches, take = _steps(net, train, used, rule, inner, batch, clean_share, trades, generator)
-    sets = {"robust_accuracy": _spaced(train, watched)}
+    sets = {"robust_accuracy": train.spaced(watched)}
     if validation is not None:
-        sets["validation_robust"] = _spaced(validation, watched)
+        sets["validation_robust"] = validation.spaced(watched)
     strong = replace(inner, radius=seen, steps=watch_steps)
     watch = _watches(sets, validation, strong, generator)
     asked = record or Record(at=range(1, total) if patience is not None else ())
@@ -232,16 +233,5 @@ def _watches(
 
     watch = {name: robust(data) for name, data in sets.items()}
     if validation is not None:
-        watch["validation_accuracy"] = lambda net: _accuracy(net, validation)
+        watch["validation_accuracy"] = lambda net: accuracy(net, validation)
     return watch
-
-
-def _spaced(data: Dataset, count: int) -> Dataset:
-    """As many points, evenly spaced: data often come in the order of their classes."""
-    return data.take(torch.linspace(0, len(data) - 1, min(count, len(data))).round().long())
-
-
-def _accuracy(net: nn.Module, data: Dataset) -> float:
-    from extremal.measure import accuracy  # noqa: PLC0415 - measure is heavy to import
-
-    return accuracy(net, data)

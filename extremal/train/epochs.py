@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._files import FileError, read_tensors, write_whole
 from extremal.train.checkpoint import problem_of, writable
-from extremal.train.gradient import total_loss
+from extremal.train.gradient import all_outputs
 from extremal.train.optimisers import Optimiser
 from extremal.train.record import DivergenceError, Recorder
 from extremal.train.trajectory import Trajectory
@@ -113,9 +113,10 @@ class Epochs:
     def _note(self) -> None:
         """Record now, unless the network has no finite loss, which no attack could look at."""
         known = self.recorder
-        if not math.isfinite(total_loss(self.net, known.data, known.loss)):
+        outputs = all_outputs(self.net, known.data)
+        if not math.isfinite(float(known.loss.value(outputs, known.data.y))):
             raise self._diverged()
-        known.note(float(self.reached))
+        known.note(float(self.reached), outputs)
         self._judge(self.reached)
 
     def _diverged(self) -> DivergenceError:

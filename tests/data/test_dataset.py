@@ -131,3 +131,11 @@ def test_fine_labels_are_the_subclasses():
     assert data.y.tolist() == [1, -1, 1]
     with pytest.raises(ValueError, match="group must be known"):
         Dataset(torch.zeros(1, 2), torch.tensor([1])).fine()
+
+
+def test_spaced_points_are_of_the_whole_range():
+    data = Dataset(torch.arange(10.0).unsqueeze(1), torch.arange(10) // 5)
+    assert data.spaced(4).x.flatten().tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert len(data.spaced(40)) == 10
+    with pytest.raises(ValueError, match="count must"):
+        data.spaced(0)

@@ -18,7 +18,7 @@ ATTACKS = {
     "lr": 0.01,
     "radii": [0.0, 4.0, 8.0, 12.0],
     "attacked_points": 12,
-    "certified_points": 4,
+    "certified_points": 12,  # the same points
 }
 
 
@@ -54,7 +54,7 @@ def test_fine_labels_are_more_robust_and_brackets_hold(binary, fine):
     assert fine["half_radius"] > 1.2 * binary["half_radius"]
     for numbers in (binary, fine):
         assert numbers["clean_accuracy"] == 1.0
-        assert numbers["half_radius_certified"] <= numbers["half_radius"] * 1.2
+        assert numbers["half_radius_certified"] <= numbers["half_radius"] * (1 + 1e-6)
         pairs = zip(numbers["attacked"], numbers["published"], strict=True)
         assert all(strong <= weak for strong, weak in pairs)
 
@@ -72,7 +72,7 @@ def test_sums_are_read_with_a_smaller_radius_than_the_argmax(fine):
 
 
 def test_a_certificate_above_an_attack_is_an_error(monkeypatch):
-    wrong = torch.full((4,), 50.0, dtype=torch.float64)
+    wrong = torch.full((12,), 50.0, dtype=torch.float64)
     monkeypatch.setattr(study.certify, "radius", lambda *args, **kwargs: wrong)
     with pytest.raises(BracketViolation, match="binary"):
         seen("binary")

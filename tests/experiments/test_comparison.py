@@ -88,10 +88,12 @@ def test_what_is_found_is_no_weaker_than_the_minimal_attack_and_breaks_the_netwo
 
 def test_robust_accuracy_falls_with_the_radius_and_certificates_stay_below():
     params = dict(get("min-vidal-2025/figure-2").trials("smoke")[0].params)
+    params |= {"network": "relu", "certified_points": 4, "steps": 200}  # all that are attacked
     numbers = comparison.comparison(params, generator()).numbers
     curve = numbers["robust_accuracy"]
     assert curve == sorted(curve, reverse=True)
-    assert numbers["half_radius_certified"] <= numbers["half_radius"] * 1.001 or curve[0] < 0.5
+    assert numbers["half_radius_certified"] <= numbers["half_radius"] * (1 + 1e-6)
+    assert numbers["half_radius_certified"] > 0
     pairs = zip(numbers["certified_accuracy"], numbers["attacked_few"], strict=True)
     assert all(low <= high for low, high in pairs)
 

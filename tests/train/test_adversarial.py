@@ -11,7 +11,6 @@ from extremal import attack, measure, train
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet, mlp
 from extremal.train import Inner
-from extremal.train.adversarial import _spaced
 from extremal.train.epochs import Epochs
 from extremal.train.inner import divergence, divergence_slope, loss_slope
 
@@ -218,10 +217,26 @@ def test_with_patience_every_epoch_is_recorded_and_the_start_is_no_candidate():
 
 
 def test_watched_points_are_of_all_classes():
-    x, y = torch.randn(60, DIM, generator=generator()).double(), torch.arange(60) // 30
-    few = _spaced(Dataset(x, y), 6)
-    assert few.y.tolist() == [0, 0, 0, 1, 1, 1]
-    assert len(_spaced(Dataset(x, y), 600)) == 60
+    """Data in the order of their classes, and a network that knows the first one alone."""
+    data = points(60, signed=False)
+    ordered = data.take(data.y.argsort(stable=True))
+    net = module()
+    with torch.no_grad():
+        for part in net.parameters():
+            part.zero_()
+        list(net.parameters())[-1].copy_(torch.tensor([1.0, 0.0]))
+    path = train.adversarial(
+        net,
+        ordered,
+        inner=Inner("l2", 0.1, 1),
+        lr=1e-9,
+        epochs=1,
+        watched=6,
+        validation=ordered,
+        generator=generator(),
+    )
+    assert path.values["robust_accuracy"].tolist() == [0.5, 0.5]
+    assert path.values["validation_robust"].tolist() == [0.5, 0.5]
 
 
 class Normed(nn.Module):

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from extremal import _check, attack, certify, measure, models, theory, train
 from extremal.data import Clusters, Dataset, OrthogonalClusters
-from extremal.evaluate import BracketViolation
-from extremal.evaluate.robustness import SLACK
+from extremal.evaluate import check_bracket
 from extremal.experiments.studies.bracket import half_radius
 from extremal.experiments.studies.feature_sources import source
 from extremal.experiments.studies.robust import share
@@ -59,7 +58,8 @@ class Learned:
 def averaging(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: cosines, coefficients with their verdicts, clean and robust accuracy."""
     found = learned(params, generator)
-    numbers = {**_accuracies(found), **_cosines(found), **_coefficients(found)}
+    parts = measure.decompose(found.net.neurons, found.start, found.learn)
+    numbers = {**_accuracies(found), **_cosines(found), **_coefficients(found, parts)}
     if params["radii"]:
         numbers |= _robustness(found, params, generator)
     cosines = measure.cosines(found.net.neurons, found.clusters.centers).float()
@@ -106,7 +106,8 @@ def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "own": coefficients[:, single].mean(1).tolist(),
             "same_class": coefficients[:, own & ~single].mean(1).tolist(),
         }
-    return Outcome({**numbers, **_cosines(found), **_coefficients(found)})
+    last = replace(parts, features=parts.features[-width:], rest=parts.rest[-width:])
+    return Outcome({**numbers, **_cosines(found), **_coefficients(found, last)})
 
 
 def learned(params: Mapping[str, Any], generator: torch.Generator) -> Learned:
@@ -216,13 +217,12 @@ def _cosines(found: Learned) -> dict[str, Any]:
     return numbers
 
 
-def _coefficients(found: Learned) -> dict[str, Any]:
+def _coefficients(found: Learned, parts: measure.Decomposition) -> dict[str, Any]:
     """The verdicts on averaging and on decoupling, and one number for each.
 
     Neurons of binary labels have no cluster of their own: the one of their largest coefficient is
     taken for the second verdict.
     """
-    parts = measure.decompose(found.net.neurons, found.start, found.learn)
     signs, labels = found.signs, found.clusters.labels
     verdict = measure.averaging(parts.features, signs, labels)
     owner = found.owner if found.net.outputs > 1 else parts.features.argmax(1)
@@ -286,9 +286,7 @@ def _robustness(
         attacked=best.x_adv[: params["certified_points"]],
     )
     upper = best.radius[: len(lower)]
-    wrong = torch.nonzero(lower > upper * (1.0 + SLACK)).squeeze(1)
-    if len(wrong) > 0:
-        raise BracketViolation(wrong.tolist(), f"l2, read by {params['reading']!r}")
+    check_bracket(lower, upper, f"l2, read by {params['reading']!r}")
     return numbers | {
         "attacked": [share(best.radius > radius) for radius in radii],
         "half_radius": float(best.radius.median()),
@@ -299,9 +297,8 @@ def _robustness(
 
 def _spaced(test: Dataset, count: int) -> Dataset:
     """That many points, evenly spaced, then mixed so that the first ones are of all clusters."""
-    rows = torch.linspace(0, len(test) - 1, min(count, len(test))).round().long()
-    mixed = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
-    return test.take(rows[mixed])
+    few = test.spaced(count)
+    return few.take(torch.randperm(len(few), generator=torch.Generator().manual_seed(0)))
 
 
 def _published(

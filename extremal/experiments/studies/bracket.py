@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from extremal import attack, certify
 from extremal.data import Dataset
+from extremal.evaluate import check_bracket
 from extremal.experiments.studies.robust import share
 
 _LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
@@ -52,6 +53,7 @@ def bracketed(
     found = attack.minimal(net, test.x, test.y, generator=generator)
     few = slice(certified)
     lower = certify.certificate(net, test.x[few], test.y[few], attacked=found.x_adv[few]).radius
+    check_bracket(lower, found.radius[few], "l2")
     return Bracket(found.radius, lower)
 
 

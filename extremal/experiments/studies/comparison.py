@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from extremal import attack, certify, measure, models
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.evaluate import BracketViolation
-from extremal.evaluate.robustness import SLACK
+from extremal.evaluate import check_bracket
 from extremal.experiments.studies.networks import narrowed, trained
 from extremal.experiments.studies.robust import share
 from extremal.experiments.trial import Outcome
@@ -73,9 +72,7 @@ def _robustness(
     few = slice(params["certified_points"])
     upper, broken = found.radius[few], found.x_adv[few]
     lower = certify.certificate(net, test.x[few], test.y[few], attacked=broken).radius
-    wrong = torch.nonzero(lower > upper * (1.0 + SLACK)).squeeze(1)
-    if len(wrong) > 0:
-        raise BracketViolation(wrong.tolist(), f"l2, of {params['network']!r}")
+    check_bracket(lower, upper, f"l2, of {params['network']!r}")
     return {
         **numbers,
         "attacked_few": _standing(upper, radii),

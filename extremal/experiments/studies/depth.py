@@ -19,7 +19,7 @@ from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
 NETWORKS = ("dense", "conv")
-_SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
+SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
 
 
 def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -71,7 +71,7 @@ def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generato
     outputs = 1 if learn.signed else 1 + int(learn.y.max())
     if params["network"] == "conv":
         channels = [width * 2**place for place in range(layers)]
-        shape = _SHAPES.get(params["problem"], (3, 32, 32))
+        shape = SHAPES.get(params["problem"], (3, 32, 32))
         return models.ConvPReLU(shape, channels, p, outputs, generator=generator)
     return models.DeepPReLU(
         learn.dim,

@@ -16,6 +16,7 @@ from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
 from extremal.evaluate import evaluate
 from extremal.experiments.studies.averaging import averaging, read
+from extremal.experiments.studies.depth import SHAPES
 from extremal.experiments.studies.robust import area
 from extremal.experiments.trial import Outcome
 
@@ -23,7 +24,6 @@ SIDES = {  # which classes are positive
     "parity": torch.arange(10) % 2 == 0,
     "halves": torch.arange(10) < 5,
 }
-_SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
 
 
 def finer(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -109,7 +109,7 @@ def _network(
     _check.choice("network", params["network"], ("shallow", "conv"))
     p, width = params["p"], params["width"]
     if params["network"] == "conv":
-        shape = _SHAPES.get(params["problem"], (3, 32, 32))
+        shape = SHAPES.get(params["problem"], (3, 32, 32))
         return models.ConvPReLU(shape, [width, 2 * width], p, outputs, generator=generator)
     return models.PReLUNet(
         len(mean),

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from extremal import attack, certify, measure
 from extremal.data import Dataset
-from extremal.evaluate import BracketViolation
-from extremal.evaluate.robustness import SLACK
+from extremal.evaluate import check_bracket
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +85,7 @@ def three_ways(
         few = test.take(slice(certified))
         effort: Any = "tight" if norm == "l2" else "fast"
         lower = certify.certificate(net, few.x, few.y, norm=norm, box=few.box, effort=effort).radius
-    broken = torch.nonzero(lower > worst[: len(lower)] * (1.0 + SLACK)).squeeze(1)
-    if len(broken) > 0:
-        raise BracketViolation(broken.tolist(), f"{norm}, of a trained network")
+    check_bracket(lower, worst[: len(lower)], f"{norm}, of a trained network")
     return ThreeWays(norm, wanted, alone, worst, lower)
 
 
