@@ -11,6 +11,7 @@ from extremal.train.recipes import mnist_network, mnist_recipe
 from extremal.train.record import DivergenceError, Record
 from extremal.train.trajectory import Trajectory
 from extremal.train.until import Until
+from extremal.train.watch import Watch
 
 __all__ = [
     "DivergenceError",
@@ -19,6 +20,7 @@ __all__ = [
     "Record",
     "Trajectory",
     "Until",
+    "Watch",
     "adam",
     "adversarial",
     "gd",

@@ -7,6 +7,7 @@ from extremal import measure
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
 from extremal.experiments.studies import averaging as study
+from extremal.experiments.studies import readings
 from extremal.experiments.studies.finer import finer
 
 BASE = dict(get("li-2025-averaging/figure-1").trials("smoke")[0].params)
@@ -73,7 +74,7 @@ def test_sums_are_read_with_a_smaller_radius_than_the_argmax(fine):
 
 def test_a_certificate_above_an_attack_is_an_error(monkeypatch):
     wrong = torch.full((12,), 50.0, dtype=torch.float64)
-    monkeypatch.setattr(study.certify, "radius", lambda *args, **kwargs: wrong)
+    monkeypatch.setattr(readings.certify, "radius", lambda *args, **kwargs: wrong)
     with pytest.raises(BracketViolation, match="binary"):
         seen("binary")
 

@@ -13,16 +13,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from extremal import _check, attack, certify, measure, models, theory, train
+from extremal import _check, measure, models, theory, train
 from extremal.data import Clusters, Dataset, OrthogonalClusters
-from extremal.evaluate import check_bracket
-from extremal.experiments.studies.bracket import half_radius
 from extremal.experiments.studies.feature_sources import source
-from extremal.experiments.studies.robust import share
+from extremal.experiments.studies.readings import read, robustness
 from extremal.experiments.trial import Outcome
-
-READINGS = ("binary", "argmax", "sums")
-_UNIVERSAL = 1.3  # of sqrt(d/k), where the universal attack is looked at
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +56,7 @@ def averaging(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     parts = measure.decompose(found.net.neurons, found.start, found.learn)
     numbers = {**_accuracies(found), **_cosines(found), **_coefficients(found, parts)}
     if params["radii"]:
-        numbers |= _robustness(found, params, generator)
+        numbers |= robustness(found.net, found.test, params, generator)
     cosines = measure.cosines(found.net.neurons, found.clusters.centers).float()
     classes = list(range(found.clusters.count))
     return Outcome({**numbers, "features": classes}, {"cosines": cosines})
@@ -241,98 +236,3 @@ def _coefficients(found: Learned, parts: measure.Decomposition) -> dict[str, Any
         "condition": parts.condition,
         "exact": parts.exact,
     }
-
-
-def read(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
-    """The network as a binary classifier: as it is, by its argmax's group, or by signed sums."""
-    _check.choice("reading", reading, READINGS)
-    if reading == "binary":
-        return net
-    if reading == "sums":
-        assert isinstance(net, models.PReLUNet)
-        return models.summed(net, signs)
-    return models.Grouped(net, (signs > 0).long(), signed=True)
-
-
-def _robustness(
-    found: Learned, params: Mapping[str, Any], generator: torch.Generator
-) -> dict[str, Any]:
-    """Accuracy against l2 radius by the published attack, the universal one, the strongest.
-
-    The published attack is PGD of 7 steps from a random start: on the margin, or, where a
-    fine-label network is read by its argmax, on the summed probabilities.
-    """
-    clusters, test = found.clusters, found.test
-    net = read(found.net, params["reading"], clusters.labels)
-    aimed = models.LogOdds(found.net, clusters.labels) if params["reading"] == "argmax" else net
-    radii = [float(radius) for radius in params["radii"]]
-    few = _spaced(test, params["attacked_points"])
-    by_pgd = [_published(net, aimed, few, radius, generator) for radius in radii]
-    away = attack.average_direction(clusters).to(test.x.dtype)
-    reached = _UNIVERSAL * theory.averaging_scale(test.dim, clusters.count)
-    numbers = {
-        "radius": radii,
-        "published": by_pgd,
-        "half_radius_published": half_radius(radii, by_pgd),
-        "universal": [_moved(net, test, radius * away) for radius in radii],
-        "universal_reached": _moved(net, test, reached * away),
-    }
-    best = attack.minimal(net, few.x, few.y, generator=generator)
-    best = attack.worst([best, _along_centers(net, few, best)])
-    lower = certify.radius(
-        net,
-        few.x[: params["certified_points"]],
-        few.y[: params["certified_points"]],
-        attacked=best.x_adv[: params["certified_points"]],
-    )
-    upper = best.radius[: len(lower)]
-    check_bracket(lower, upper, f"l2, read by {params['reading']!r}")
-    return numbers | {
-        "attacked": [share(best.radius > radius) for radius in radii],
-        "half_radius": float(best.radius.median()),
-        "certified": [share((upper > 0) & (lower >= radius)) for radius in radii],
-        "half_radius_certified": float(lower.median()) if len(lower) > 0 else 0.0,
-    }
-
-
-def _spaced(test: Dataset, count: int) -> Dataset:
-    """That many points, evenly spaced, then mixed so that the first ones are of all clusters."""
-    few = test.spaced(count)
-    return few.take(torch.randperm(len(few), generator=torch.Generator().manual_seed(0)))
-
-
-def _published(
-    net: nn.Module, aimed: nn.Module, data: Dataset, radius: float, generator: torch.Generator
-) -> float:
-    """Accuracy under PGD on `aimed`, 7 steps of a quarter of the radius from a random start."""
-    if radius == 0:
-        return measure.accuracy(net, data)
-    ball = attack.Ball("l2", radius)
-    found = attack.pgd(
-        aimed,
-        data.x,
-        data.y,
-        ball=ball,
-        steps=7,
-        step=radius / 4,
-        start="random",
-        generator=generator,
-    )
-    if aimed is net:
-        return share(~found.success)
-    again = attack.verified(net, data.x, data.y, found.x_adv, ball, "published")
-    return share(~again.success)
-
-
-def _along_centers(
-    net: nn.Module, data: Dataset, found: attack.AttackResult
-) -> attack.AttackResult:
-    """The closed-form directions, up to the radii already found."""
-    assert data.group is not None
-    ball = attack.Ball("l2", found.radius.clamp(max=float(10 * data.dim) ** 0.5))
-    return attack.structured(net, data.x, data.y, data.source, data.group, ball)
-
-
-def _moved(net: nn.Module, data: Dataset, away: Tensor) -> float:
-    """Accuracy once every point is moved by -y `away`, the same way for all of its class."""
-    return measure.accuracy(net, replace(data, x=data.x - data.y.unsqueeze(1) * away))

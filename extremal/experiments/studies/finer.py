@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
 from extremal.evaluate import evaluate
-from extremal.experiments.studies.averaging import averaging, read
+from extremal.experiments.studies.averaging import averaging
 from extremal.experiments.studies.depth import SHAPES
+from extremal.experiments.studies.readings import read
 from extremal.experiments.studies.robust import area
 from extremal.experiments.trial import Outcome
 

@@ -100,9 +100,8 @@ experiment = Experiment(
         "positive": 5,
         "negative": 5,
         "case": [
-            next(case for case in _CASES if case["axis"] == axis)
-            | ({"train_each": 4} if axis == "sample size" else {})
-            for axis in _AXES
+            case | ({"train_each": 4} if axis == "sample size" else {})
+            for axis, case in {case["axis"]: case for case in _CASES}.items()
         ],
         "attacked_points": 3,
         "certified_points": 1,
