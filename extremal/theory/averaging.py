@@ -1,7 +1,10 @@
 """Averaged and decoupled features: radii without noise (Li, Pan, Lyu & Li 2025).
 
 Lengths are in units of ||mu|| = sqrt(d), and biases in units of ||mu||^2: multiply a radius by
-sqrt(d) for the paper's scaling.
+sqrt(d) for the paper's scaling. With noise N(0, sigma^2 I) averaged features without biases are F
+of Min & Vidal 2024 on points that are sqrt(d) times as long: their clean and robust accuracy is
+`average_accuracy(d, positive, negative, sigma, radius / sqrt(d))`, which is near
+Phi((sqrt(d/k) - radius)/sigma).
 """
 
 from __future__ import annotations

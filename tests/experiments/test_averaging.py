@@ -1,9 +1,12 @@
 """The studies of feature averaging and of finer labels."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from extremal import measure
+from extremal import measure, models, train
+from extremal.data import OrthogonalClusters
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
 from extremal.experiments.studies import averaging as study
@@ -64,6 +67,13 @@ def test_the_universal_attack_breaks_averaged_features_alone(binary, fine):
     assert binary["universal_reached"] < 0.05
     assert binary["universal"][0] == 1.0
     assert fine["universal_reached"] > 0.5
+
+
+def test_a_last_step_outside_the_ball_reads_as_a_smaller_radius(binary, fine):
+    for numbers in (binary, fine):
+        pairs = zip(numbers["overstepped"], numbers["published"], strict=True)
+        assert all(beyond <= within for beyond, within in pairs)
+        assert numbers["half_radius_overstepped"] < 0.95 * numbers["half_radius_published"]
 
 
 def test_sums_are_read_with_a_smaller_radius_than_the_argmax(fine):
@@ -134,3 +144,31 @@ def test_published_points_are_where_they_were_published():
     known = dict(zip(numbers["radius"], numbers["published_points"], strict=True))
     assert (known[12.0], known[14.0]) == (1.0, 0.912)
     assert known[20.0] != known[20.0]  # nan: nothing was published
+
+
+def test_gradient_flow_averages_features_as_small_steps_do():
+    """The network with biases and a fixed second layer, float64, from the same start."""
+    clusters = OrthogonalClusters(40, 2, 2, 0.5, generator=generator())
+    data = clusters.sample_each(6, generator=generator())
+    data = replace(data, x=data.x.double())
+    nets = [
+        models.PReLUNet(
+            40,
+            4,
+            1.0,
+            hidden_bias=True,
+            init=models.Blocks(1e-3, 0.0, 1.0),
+            dtype=torch.float64,
+            generator=generator(),
+        ).freeze("votes")
+        for _ in range(2)
+    ]
+    train.gradient_flow(nets[0], data, loss="logistic", until=0.05, tolerance=1e-4)
+    train.gd(nets[1], data, loss="logistic", lr=5e-5, steps=1000)
+    flow, steps = (net.neurons.detach() for net in nets)
+    assert float((flow - steps).norm() / flow.norm()) < 0.01
+    signs = 1 - 2 * (nets[0].votes.detach()[0] < 0).long()
+    cosines = measure.cosines(flow, clusters.centers)
+    own = signs.unsqueeze(1) == clusters.labels.unsqueeze(0)
+    assert float(cosines[own].mean()) > 0.55
+    assert float(cosines[~own].max()) < 0.1

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from extremal import theory
-from extremal.attack import minimal
+from extremal.attack import average_direction, minimal
 from extremal.certify import radius
 from extremal.data import OrthogonalClusters
 from extremal.models import averaged_classifier, decoupled_classifier
@@ -94,6 +94,27 @@ def test_the_talks_scaling():
     assert theory.averaging_scale(3072, 10) == pytest.approx(
         math.sqrt(3072) * theory.averaged_radius(5, 5)
     )
+
+
+@pytest.mark.parametrize("sigma", [1.0, 3.0])
+@pytest.mark.parametrize("reach", [0.0, 0.8, 1.0, 1.2])
+def test_with_noise_the_accuracy_is_that_of_f(sigma, reach):
+    """Of 20,000 sampled points, clean and under the step that both neurons are moved along."""
+    dim, positive, negative = 60, 3, 2
+    g = torch.Generator().manual_seed(1)
+    source = OrthogonalClusters(dim, positive, negative, sigma, generator=g)
+    data = source.sample_each(4000, generator=g)
+    length = reach * theory.averaging_scale(dim, positive + negative)
+    away = length * average_direction(source).to(data.x.dtype)
+    moved = (data.x - data.y.unsqueeze(1) * away).double()
+    right = (averaged_classifier(source)(moved) * data.y > 0).double().mean()
+    wanted = theory.average_accuracy(
+        dim, positive, negative, sigma, length / math.sqrt(dim), attack="d0"
+    )
+    assert float(right) == pytest.approx(wanted, abs=0.01)
+    near = 0.5 * math.erfc((length - math.sqrt(dim / 5)) / sigma / math.sqrt(2))
+    if sigma == 1.0:
+        assert near == pytest.approx(wanted, abs=0.01)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from extremal import _check, measure, models, theory, train
 from extremal.data import Clusters, Dataset, OrthogonalClusters
 from extremal.experiments.studies.feature_sources import source
-from extremal.experiments.studies.readings import read, robustness
+from extremal.experiments.studies.readings import read, robustness, universal
 from extremal.experiments.trial import Outcome
 
 
@@ -181,15 +181,20 @@ def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Datase
 
 
 def _accuracies(found: Learned) -> dict[str, Any]:
-    """Of two classes, by the argmax where labels are fine; and then of all clusters as well."""
-    numbers = {"loss": float(found.path.values["loss"][-1])}
-    if found.net.outputs == 1:
-        return numbers | {"clean_accuracy": measure.accuracy(found.net, found.test)}
-    binary = read(found.net, "argmax", found.clusters.labels)
-    return numbers | {
+    """Of two classes, by the argmax where labels are fine; and then of all clusters as well.
+
+    "universal_reached" is what the universal attack leaves at 1.3 sqrt(d/k).
+    """
+    fine = found.net.outputs > 1
+    binary = read(found.net, "argmax" if fine else "binary", found.clusters.labels)
+    numbers = {
+        "loss": float(found.path.values["loss"][-1]),
         "clean_accuracy": measure.accuracy(binary, found.test),
-        "fine_accuracy": measure.accuracy(found.net, found.test.fine()),
+        "universal_reached": universal(binary, found.test),
     }
+    if fine:
+        numbers["fine_accuracy"] = measure.accuracy(found.net, found.test.fine())
+    return numbers
 
 
 def _cosines(found: Learned) -> dict[str, Any]:

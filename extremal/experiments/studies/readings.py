@@ -9,12 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extremal import _check, attack, certify, measure, models, theory
+from extremal import _check, attack, certify, measure, models, theory, train
 from extremal.data import Clusters, Dataset
 from extremal.evaluate import check_bracket
 from extremal.experiments.studies.bracket import half_radius
 from extremal.experiments.studies.robust import share
+from extremal.train.inner import input_gradient, loss_slope
 
+_STEPS = 7  # of the published attack
 READINGS = ("binary", "argmax", "sums")
 _UNIVERSAL = 1.3  # of sqrt(d/k), where the universal attack is looked at
 
@@ -30,6 +32,19 @@ def read(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
     return models.Grouped(net, (signs > 0).long(), signed=True)
 
 
+def universal(net: nn.Module, data: Dataset, radius: float | None = None) -> float:
+    """Accuracy once each point is moved by -y along sum mu_+ - sum mu_-, all by the same vector.
+
+    The length is `radius`, or 1.3 sqrt(d/k).
+    """
+    assert isinstance(data.source, Clusters)
+    length = radius
+    if length is None:
+        length = _UNIVERSAL * theory.averaging_scale(data.dim, data.source.count)
+    away = length * attack.average_direction(data.source).to(data.x.dtype)
+    return measure.accuracy(net, replace(data, x=data.x - data.y.unsqueeze(1) * away))
+
+
 def robustness(
     trained: models.PReLUNet,
     test: Dataset,
@@ -39,7 +54,8 @@ def robustness(
     """Accuracy against l2 radius by the published attack, the universal one, the strongest.
 
     The published attack is PGD of 7 steps from a random start: on the margin, or, where a
-    fine-label network is read by its argmax, on the summed probabilities.
+    fine-label network is read by its argmax, on the summed probabilities. "overstepped" is the same
+    attack with its last step not brought back into the ball.
     """
     clusters = test.source
     assert isinstance(clusters, Clusters)
@@ -48,14 +64,14 @@ def robustness(
     radii = [float(radius) for radius in params["radii"]]
     few = _spaced(test, params["attacked_points"])
     by_pgd = [_published(net, aimed, few, radius, generator) for radius in radii]
-    away = attack.average_direction(clusters).to(test.x.dtype)
-    reached = _UNIVERSAL * theory.averaging_scale(test.dim, clusters.count)
+    beyond = [_overstepped(net, aimed, few, radius, generator) for radius in radii]
     numbers = {
         "radius": radii,
         "published": by_pgd,
         "half_radius_published": half_radius(radii, by_pgd),
-        "universal": [_moved(net, test, radius * away) for radius in radii],
-        "universal_reached": _moved(net, test, reached * away),
+        "overstepped": beyond,
+        "half_radius_overstepped": half_radius(radii, beyond),
+        "universal": [universal(net, test, radius) for radius in radii],
     }
     best = attack.minimal(net, few.x, few.y, generator=generator)
     best = attack.worst([best, _along_centers(net, few, best)])
@@ -93,7 +109,7 @@ def _published(
         data.x,
         data.y,
         ball=ball,
-        steps=7,
+        steps=_STEPS,
         step=radius / 4,
         start="random",
         generator=generator,
@@ -104,6 +120,20 @@ def _published(
     return share(~again.success)
 
 
+def _overstepped(
+    net: nn.Module, aimed: nn.Module, data: Dataset, radius: float, generator: torch.Generator
+) -> float:
+    """Accuracy under the same steps, the last of which may leave the ball, by a fifth or so."""
+    if radius == 0:
+        return measure.accuracy(net, data)
+    length = radius / 4
+    inside = train.Inner("l2", radius, _STEPS - 1, length, start="random")
+    slope = loss_slope(train.Loss("logistic"), data.y)
+    x = inside.perturbed(aimed, data.x, slope, generator=generator)
+    upward = attack.Ball("l2", radius).steepest(input_gradient(aimed, x, slope))
+    return measure.accuracy(net, replace(data, x=x + length * upward))
+
+
 def _along_centers(
     net: nn.Module, data: Dataset, found: attack.AttackResult
 ) -> attack.AttackResult:
@@ -111,8 +141,3 @@ def _along_centers(
     assert data.group is not None
     ball = attack.Ball("l2", found.radius.clamp(max=float(10 * data.dim) ** 0.5))
     return attack.structured(net, data.x, data.y, data.source, data.group, ball)
-
-
-def _moved(net: nn.Module, data: Dataset, away: Tensor) -> float:
-    """Accuracy once every point is moved by -y `away`, the same way for all of its class."""
-    return measure.accuracy(net, replace(data, x=data.x - data.y.unsqueeze(1) * away))
