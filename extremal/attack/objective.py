@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models import PReLUNet, check_outputs, output_margins
+from extremal.models import Analytic, check_outputs, output_margins
 
 OBJECTIVES = ("cross-entropy", "margin", "dlr")
 
@@ -27,10 +27,10 @@ def objective_gradient(
 ) -> Ascent:
     """`objective_values` at x (n, dim), their gradient in x and the margins, by one forward pass.
 
-    Analytic for a `PReLUNet`, by autograd for any other module.
+    Analytic for a `PReLUNet` or a `PatchCNN`, by autograd for any other module.
     """
     _check.choice("objective", objective, OBJECTIVES)
-    if isinstance(net, PReLUNet):
+    if isinstance(net, Analytic):
         out, gradient = net.input_gradient(x, lambda out: _slope(out, y, objective, target))
         out = out.squeeze(1) if net.outputs == 1 else out
         value = objective_values(out, y, objective, target)

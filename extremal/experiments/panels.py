@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from extremal._check import require
-from extremal.experiments.record import Bars, Heat, Line, Panel, Scene, Settings
+from extremal.experiments.record import Bars, Diagram, Heat, Line, Panel, Scene, Settings
 from extremal.experiments.store import Stored
 from extremal.experiments.trial import Trial
 
@@ -74,6 +74,9 @@ def resolve(
             data |= _bars(panel, found[0])
         case Heat():
             data |= _heat(panel, found[0])
+        case Diagram():
+            check_where(panel.title, {panel.x: None, panel.y: None}, trials)
+            data |= _diagram(panel, found)
         case Scene():
             data |= _scene(panel, found[0])
     rounded: dict[str, Any] = round_off(data)
@@ -174,6 +177,26 @@ def _heat(panel: Heat, stored: Stored) -> dict[str, Any]:
         "low": panel.low,
         "high": panel.high,
     }
+
+
+def _diagram(panel: Diagram, found: Sequence[Stored]) -> dict[str, Any]:
+    """A heat map with names for rows and columns and, perhaps, cells that are fenced off."""
+    columns, rows = (
+        sorted(_distinct([stored.trial.params[name] for stored in found]))
+        for name in (panel.x, panel.y)
+    )
+    rows.reverse()  # the first is drawn on top
+
+    def means(name: str) -> list[list[float]]:
+        cells = [[matching({panel.y: row, panel.x: at}, found) for at in columns] for row in rows]
+        return [[spread([look_up(name, one) for one in c] or [None])[0] for c in r] for r in cells]
+
+    fenced = None
+    if panel.outline is not None:
+        fenced = [[mean > 0.5 for mean in row] for row in means(panel.outline)]
+    axes = {"xlabel": panel.xlabel, "ylabel": panel.ylabel, "low": panel.low, "high": panel.high}
+    names = {"columns": columns, "rows": rows, "fenced": fenced}
+    return {"kind": "heat", **axes, "z": means(panel.z), **names}
 
 
 def _scene(panel: Scene, stored: Stored) -> dict[str, Any]:

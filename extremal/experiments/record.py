@@ -115,6 +115,26 @@ class Heat:
 
 
 @dataclass(frozen=True)
+class Diagram:
+    """A colour map over two parameters `x` and `y`: the mean of the number `z` over trials.
+
+    Cells where the number `outline` is above one half on average are fenced off from the others,
+    such as those where a theory expects something. Cells of no trial stay empty.
+    """
+
+    title: str
+    x: str
+    y: str
+    z: str
+    xlabel: str
+    ylabel: str
+    outline: str | None = None
+    where: Mapping[str, Any] = field(default_factory=dict)
+    low: float = 0.0
+    high: float = 1.0
+
+
+@dataclass(frozen=True)
 class Cloud:
     """One set of points or arrows of a `Scene`: stored (n, 2) or (n, 3) arrays.
 
@@ -138,7 +158,7 @@ class Scene:
     where: Mapping[str, Any] = field(default_factory=dict)
 
 
-Panel = Line | Bars | Heat | Scene
+Panel = Line | Bars | Heat | Diagram | Scene
 
 
 @dataclass(frozen=True)

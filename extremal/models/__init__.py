@@ -23,6 +23,7 @@ from extremal.models.initial import (
     Weights,
 )
 from extremal.models.margins import (
+    Analytic,
     check_outputs,
     double,
     margin,
@@ -44,6 +45,7 @@ from extremal.models.shipped import shipped
 __all__ = [
     "ACTIVATIONS",
     "MLP",
+    "Analytic",
     "Balanced",
     "BayesClassifier",
     "Blocks",

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal.models.patch import PatchCNN
 from extremal.models.prelu import PReLUNet
+
+Analytic = PReLUNet | PatchCNN  # networks with an `input_gradient` by hand
 
 
 def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -41,11 +44,11 @@ def check_outputs(out: Tensor) -> None:
 def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """The margin (n,) and its gradient (n, dim) in x.
 
-    Analytic for a `PReLUNet`, by autograd for any other module. Where two foreign outputs tie, one
-    of them is taken.
+    By hand for a `PReLUNet` or a `PatchCNN`, by autograd for any other module. Where two foreign
+    outputs tie, one of them is taken.
     """
     _check_pair(net, x)
-    if isinstance(net, PReLUNet):
+    if isinstance(net, Analytic):
         return _analytic(net, x, y)
     with torch.enable_grad():
         point = x.detach().requires_grad_(True)
@@ -67,7 +70,7 @@ def _check_pair(net: object, x: object) -> None:
     _check.instance("x", x, Tensor, "be a tensor of points")
 
 
-def _analytic(net: PReLUNet, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _analytic(net: Analytic, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if net.outputs == 1:
         sign = _labels_for(x[:, 0], y).to(x.dtype)
         out, gradient = net.input_gradient(x, sign)

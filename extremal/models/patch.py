@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +31,15 @@ class SmoothedReLU(nn.Module):
         power = low.square() * (0.5 / self.rho) if self.q == 2.0 else self._power(low)
         # Not a clamp, whose slope at rho itself would come on top of the power's.
         return power + torch.where(z > self.rho, z - self.rho, 0.0)
+
+    def with_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """The activation of each entry and its derivative, (min(z, rho)/rho)^(q-1) for z > 0."""
+        low = z.clamp(0.0, self.rho)
+        if self.q == 2.0:
+            slope = low / self.rho
+        else:
+            slope = torch.where(z > 0, (low / self.rho).pow(self.q - 1.0), 0.0)
+        return slope * low / self.q + torch.where(z > self.rho, z - self.rho, 0.0), slope
 
     def _power(self, low: Tensor) -> Tensor:
         return low.pow(self.q) / (self.q * self.rho ** (self.q - 1.0))
@@ -73,10 +84,31 @@ class PatchCNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """F(X), (n, classes)."""
+        return self._summed(self.activation(self._inner(x)), len(x))
+
+    def input_gradient(
+        self, x: Tensor, cotangent: Tensor | Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """F(X) and the gradient (n, P dim) of sum_i cotangent_i F_i(X) in X, without a graph.
+
+        `cotangent` has the shape of F(X), or is a function of F(X), such as a loss's slope.
+        """
+        with torch.no_grad():
+            values, slopes = self.activation.with_slope(self._inner(x))
+            out = self._summed(values, len(x))
+            given = cotangent(out) if callable(cotangent) else cotangent
+            weight = slopes.reshape(len(x), -1, self.outputs, self.width)
+            weight = weight * given.reshape(len(x), 1, self.outputs, 1)
+            gradient = weight.reshape(len(slopes), -1) @ self.filters.flatten(0, 1)
+        return out, gradient.reshape(x.shape)
+
+    def _inner(self, x: Tensor) -> Tensor:
+        """<w_ir, x_p>, (n P, classes width)."""
         rule = f"be (n, P {self.patch_dim}) numbers"
         good = x.ndim == 2 and x.shape[1] % self.patch_dim == 0
         _check.require(good, "x", rule, f"shape {tuple(x.shape)}")
-        patches = x.reshape(-1, self.patch_dim)  # (n P, d)
-        inner = nn.functional.linear(patches, self.filters.flatten(0, 1))  # (n P, classes width)
-        out = self.activation(inner).reshape(len(x), -1, self.outputs, self.width)
-        return out.sum((1, 3))
+        return nn.functional.linear(x.reshape(-1, self.patch_dim), self.filters.flatten(0, 1))
+
+    def _summed(self, values: Tensor, count: int) -> Tensor:
+        """Over patches and the filters of a class, (n, classes)."""
+        return values.reshape(count, -1, self.outputs, self.width).sum((1, 3))

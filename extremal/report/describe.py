@@ -48,7 +48,9 @@ def _heat(panel: Panel) -> str:
     rows = panel["z"]
     values = [value for row in rows for value in numbers(row)]
     text = f"Colour map, {_count(rows, 'row')} ({panel['ylabel']})"
-    return f"{text} by {_count(rows[0], 'column')} ({panel['xlabel']}), {_range(values)}."
+    text = f"{text} by {_count(rows[0], 'column')} ({panel['xlabel']}), {_range(values)}"
+    fenced = sum(map(sum, panel.get("fenced") or []))
+    return f"{text}; cells fenced off: {fenced}." if panel.get("fenced") else f"{text}."
 
 
 def _scene(panel: Panel) -> str:

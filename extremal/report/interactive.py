@@ -17,9 +17,11 @@ from extremal.report.style import (
     CYCLE,
     DIVERGING,
     GREY,
+    INK,
     MOST_MARKED,
     Panel,
     colours,
+    fences,
     has_band,
     marks_of,
     missing_reason,
@@ -168,6 +170,14 @@ def _heat(panel: Panel) -> Figure:
         layout["xaxis"] |= {"tickvals": heat["x"], "ticktext": names}
         heat |= {"customdata": [names] * len(z)}
         heat |= {"hovertemplate": "%{customdata}, row %{y}: %{z:.3f}<extra></extra>"}
+    if panel.get("rows") is not None:
+        labels = [escape(str(name)) for name in panel["rows"]]
+        layout["yaxis"] |= {"tickvals": heat["y"], "ticktext": labels}
+    pen = {"color": INK, "width": 2}
+    layout["shapes"] = [
+        {"type": "line", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "line": pen}
+        for (x0, y0), (x1, y1) in fences(panel)
+    ]
     return {"data": [heat], "layout": layout}
 
 

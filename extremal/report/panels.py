@@ -26,6 +26,7 @@ from extremal.report.style import (
     MOST_MARKED,
     Panel,
     diverging,
+    fences,
     has_band,
     marks_of,
     missing_reason,
@@ -166,6 +167,10 @@ def draw_heat(axes: Axes, panel: Panel, width: float) -> int:
     bar.ax.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
     bar.outline.set_linewidth(0.5)
     _column_ticks(axes, panel["columns"], columns, width)
+    if panel.get("rows") is not None:
+        axes.set_yticks(range(1, rows + 1), [plain(name) for name in panel["rows"]])
+    for (left, top), (right, bottom) in fences(panel):
+        axes.plot((left, right), (top, bottom), color=INK, linewidth=1.8, clip_on=False)
     _label(axes, panel)
     return 0
 

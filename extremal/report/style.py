@@ -118,6 +118,30 @@ def _drawable(panel: Panel) -> Panel:
     return {"kind": "missing", "title": panel["title"], "reason": "its array is empty"}
 
 
+def fences(panel: Panel) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+    """Segments between cells of a heat map that are fenced off and those that are not.
+
+    Cell (i, j) reaches from (j + 0.5, i + 0.5) to (j + 1.5, i + 1.5), as (x, y).
+    """
+    fenced = panel.get("fenced")
+    if not fenced:
+        return []
+    height, width = len(fenced), len(fenced[0])
+
+    def inside(i: int, j: int) -> bool:
+        return 0 <= i < height and 0 <= j < width and bool(fenced[i][j])
+
+    lines = []
+    for i in range(height + 1):
+        for j in range(width + 1):
+            corner = (j + 0.5, i + 0.5)
+            if j < width and inside(i - 1, j) != inside(i, j):
+                lines.append((corner, (j + 1.5, i + 0.5)))
+            if i < height and inside(i, j - 1) != inside(i, j):
+                lines.append((corner, (j + 0.5, i + 1.5)))
+    return lines
+
+
 def marks_of(panel: Panel) -> list[Mapping[str, Any]]:
     """The marks of a line panel that have a place on its axis."""
     positive = "x" in panel["log"]

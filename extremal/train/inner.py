@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack import Ball
 from extremal.data.dataset import Box
-from extremal.models import PReLUNet
+from extremal.models import Analytic
 from extremal.train.loss import Loss
 
 _LONGER = 2.5  # the steps together, in radii, where no step is given
@@ -83,7 +83,7 @@ class Inner:
 
 def input_gradient(net: nn.Module, x: Tensor, slope: Slope) -> Tensor:
     """The gradient (n, dim) in x of a function of f(x), given its slope in the outputs."""
-    if isinstance(net, PReLUNet):
+    if isinstance(net, Analytic):
         return net.input_gradient(x, slope)[1]
     with torch.enable_grad():
         point = x.detach().requires_grad_(True)

@@ -160,3 +160,16 @@ def moved(**changes):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("q", [1.0, 2.0, 2.5])
+def test_gradients_by_hand_are_those_of_autograd(q):
+    net = PatchCNN(3, 4, 8, q=q, rho=0.7, std=0.5, dtype=double, generator=generator())
+    x = patches().sample_each(3, generator=generator(), dtype=double).x.requires_grad_(True)
+    weight = torch.randn(9, 3, generator=generator(2), dtype=double)
+    out = net(x)
+    (wanted,) = torch.autograd.grad((weight * out).sum(), x)
+    for given in (weight, lambda seen: weight):
+        found, gradient = net.input_gradient(x.detach(), given)
+        torch.testing.assert_close(found, out.detach())
+        torch.testing.assert_close(gradient, wanted)

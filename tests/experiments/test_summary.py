@@ -15,6 +15,7 @@ from extremal.experiments import (
     Bars,
     Claim,
     Cloud,
+    Diagram,
     Experiment,
     Heat,
     Line,
@@ -336,6 +337,28 @@ def test_bars_heat_and_scene_are_of_the_first_matching_trial(tmp_path: Path) -> 
     assert scene["clouds"][0] == {**look, "points": grid, "heads": grid}
     assert (scene["clouds"][1]["points"], scene["clouds"][1]["heads"]) == ([], None)
     assert _panel(tmp_path, Scene("s", (Cloud("space", "x"),)))["dim"] == 3
+
+
+def test_a_diagram_is_of_means_over_two_parameters(tmp_path: Path) -> None:
+    panel = Diagram("d", "spread", "p", "value", "x", "y", outline="seven")
+    found = _panel(tmp_path, panel)
+    assert (found["kind"], found["columns"], found["rows"]) == ("heat", [0.1, 0.5], [3.0, 1.0])
+    assert found["z"] == [[30.6, 31.0], [10.6, 11.0]]  # seeds 0 and 1 add one half
+    assert found["fenced"] == [[True, True], [True, True]]
+    assert (
+        _panel(tmp_path, dataclasses.replace(panel, outline="third"))["fenced"]
+        == [[False, False]] * 2
+    )
+    assert _panel(tmp_path, dataclasses.replace(panel, outline=None))["fenced"] is None
+
+
+def test_cells_of_a_diagram_may_be_empty(tmp_path: Path) -> None:
+    experiment, store = _experiment(Diagram("d", "spread", "p", "value", "", "")), Store(tmp_path)
+    trials = experiment.trials("paper")
+    run([t for t in trials if t.params["p"] * t.params["spread"] != 1.5], store, jobs=1)
+    (panel,) = summarise(experiment, "paper", store)["panels"]
+    assert panel["z"][0][0] == 30.6
+    assert panel["z"][0][1] is None
 
 
 def test_what_is_not_there_is_a_missing_panel(tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ def test_heat_says_its_shape_and_range() -> None:
     text = describe(heat_panel(30, 10, None))
     assert text.startswith("Colour map, 30 rows (neuron) by 10 columns (direction), values from -0")
     assert text.endswith("to 0.95.")
+    fenced = heat_panel(1, 2, None) | {"fenced": [[True, False]]}
+    assert describe(fenced).endswith("; cells fenced off: 1.")
 
 
 def test_scenes_say_their_clouds() -> None:

@@ -237,6 +237,24 @@ def test_heat_is_white_at_zero_and_even_in_sign(low: float, high: float) -> None
     assert bar.get_ylim() == (low, high)
 
 
+def test_fences_run_around_cells_and_rows_have_their_names() -> None:
+    panel = heat_panel(2, 3, None) | {"rows": [5.5, 3.0]}
+    panel["fenced"] = [[False, True, True], [False, False, True]]
+    axes = drawn(panel).axes[0]
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["5.5", "3.0"]
+    segments = {tuple(map(tuple, line.get_xydata().tolist())) for line in axes.lines}
+    assert segments == {
+        ((1.5, 0.5), (2.5, 0.5)),
+        ((2.5, 0.5), (3.5, 0.5)),
+        ((1.5, 0.5), (1.5, 1.5)),
+        ((1.5, 1.5), (2.5, 1.5)),
+        ((2.5, 1.5), (2.5, 2.5)),
+        ((2.5, 2.5), (3.5, 2.5)),
+        ((3.5, 0.5), (3.5, 1.5)),
+        ((3.5, 1.5), (3.5, 2.5)),
+    }
+
+
 @pytest.mark.parametrize(("count", "name"), [(2, "class average"), (10, "centre"), (60, "centre")])
 def test_names_of_columns_do_not_touch(count: int, name: str) -> None:
     figure = drawn(heat_panel(5, count, [f"{name} {k}" for k in range(count)]), EMPTY, EMPTY)

@@ -82,6 +82,17 @@ def test_heat_is_white_at_zero() -> None:
     assert figure["layout"]["yaxis"]["autorange"] == "reversed"
 
 
+def test_heat_has_fences_and_names_of_rows() -> None:
+    panel = heat_panel(2, 1, None) | {"rows": ["<b>", "c"], "fenced": [[True], [False]]}
+    layout = made(panel)[0]["layout"]
+    assert layout["yaxis"]["ticktext"] == ["&lt;b&gt;", "c"]
+    assert len(layout["shapes"]) == 4
+    assert layout["shapes"][0] | {"line": None} == {
+        **{"type": "line", "line": None},
+        **{"x0": 0.5, "y0": 0.5, "x1": 1.5, "y1": 0.5},
+    }
+
+
 def test_arrows_end_at_their_heads_and_point_there() -> None:
     panel = plane_panel()
     lines, tips = made(panel)[0]["data"][:2]

@@ -1,0 +1,1 @@
+"""Li & Li 2025, "Adversarial training can provably improve robustness", on patch data."""
