@@ -14,6 +14,7 @@ from extremal.measure.decomposition import (
 from extremal.measure.directions import ExtremalDirections, extremal_directions
 from extremal.measure.distances import Distance, Supremum, distance, supremum
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
+from extremal.measure.neighbours import Separation, separation
 from extremal.measure.neurons import (
     Following,
     balancedness,
@@ -33,6 +34,7 @@ __all__ = [
     "ExtremalDirections",
     "Following",
     "PatchFeatures",
+    "Separation",
     "Supremum",
     "accuracy",
     "accuracy_by_group",
@@ -51,6 +53,7 @@ __all__ = [
     "kkt_residual",
     "normalized_margin",
     "patch_features",
+    "separation",
     "stable_rank",
     "supremum",
 ]

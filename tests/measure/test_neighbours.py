@@ -1,0 +1,95 @@
+"""Separation of classes against brute force over all pairs."""
+
+import pytest
+import torch
+
+from extremal import data
+from extremal.data import Dataset
+from extremal.measure import separation
+
+POWER = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def points(count, dim=30, classes=3, seed=0, dtype=torch.float32, shift=0.0):
+    """Values as of pixels: many zeros, few levels, so that there are ties."""
+    g = generator(seed)
+    x = torch.randint(0, 9, (count, dim), generator=g).clamp(min=4) - 4
+    y = torch.randint(0, classes, (count,), generator=g)
+    return Dataset((x / 4 + shift).to(dtype), y)
+
+
+def brute(one, two, norm):
+    far = torch.cdist(one.x.double(), two.x.double(), p=POWER[norm])
+    if norm == "l2":  # not by products
+        far = (one.x.double().unsqueeze(1) - two.x.double()).square().sum(2).sqrt()
+    far[one.y.unsqueeze(1) == two.y] = torch.inf
+    return far
+
+
+@pytest.mark.parametrize("norm", POWER)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shift", [0.0, 1000.3])
+def test_distances_are_those_of_all_pairs(norm, dtype, shift, monkeypatch):
+    monkeypatch.setattr("extremal.measure.neighbours._ROWS", 16)
+    monkeypatch.setattr("extremal.measure.neighbours._COLUMNS", 48)
+    monkeypatch.setattr("extremal.measure.neighbours._FIRST", 7)
+    learn, test = (points(n, seed=n, dtype=dtype, shift=shift) for n in (130, 61))
+    far = brute(learn, learn, norm)
+    found = separation(learn, norm=norm)
+    torch.testing.assert_close(found.distance, far.min(1).values, atol=1e-12, rtol=1e-12)
+    chosen = far.gather(1, found.nearest.unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(chosen, found.distance, atol=1e-12, rtol=1e-12)
+    assert found.minimum == float(found.distance.min())
+    assert found.mean == pytest.approx(float(far.min(1).values.mean()))
+    for i, j in found.pairs:
+        assert i < j
+        assert float(far[i, j]) == pytest.approx(found.minimum)
+    across = separation(test, learn, norm=norm)
+    wanted = brute(test, learn, norm).min(1).values
+    torch.testing.assert_close(across.distance, wanted, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("norm", POWER)
+def test_images_are_as_by_brute_force(norm):
+    learn, test = data.load("digits")
+    found = separation(test, learn, norm=norm)
+    wanted = brute(test, learn, norm).min(1).values
+    torch.testing.assert_close(found.distance, wanted, atol=1e-12, rtol=1e-12)
+
+
+def test_conflicts_and_repeated_points_are_named():
+    x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    found = separation(Dataset(x, torch.tensor([0, 1, 1, 1, 1])))
+    assert found.conflicts == found.pairs == ((0, 2),)
+    assert found.minimum == 0.0
+    assert found.repeated == 2
+    apart = separation(Dataset(x[:2], torch.tensor([0, 1])))
+    assert (apart.conflicts, apart.pairs, apart.repeated) == ((), ((0, 1),), 0)
+
+
+def test_all_pairs_at_the_smallest_distance_are_there():
+    x = torch.tensor([[0.0], [1.0], [2.0], [5.0]])
+    found = separation(Dataset(x, torch.tensor([0, 1, 0, 1])))
+    assert found.pairs in (((0, 1), (1, 2)),)
+
+
+def test_progress_is_told():
+    seen = []
+    separation(points(50), norm="l2", progress=lambda what, done, total: seen.append((done, total)))
+    assert seen[-1] == (1, 1)
+
+
+def test_bad_input_is_named():
+    one = points(10)
+    with pytest.raises(ValueError, match="norm must be one of"):
+        separation(one, norm="l3")
+    with pytest.raises(ValueError, match="reference must have 30 coordinates"):
+        separation(one, points(10, dim=7))
+    with pytest.raises(ValueError, match="reference must have points of classes other than"):
+        separation(Dataset(one.x, torch.zeros(10, dtype=torch.long)))
+    with pytest.raises(ValueError, match="data must be a Dataset"):
+        separation(one.x)
