@@ -69,7 +69,7 @@ experiment = Experiment(
         "lr": Setting(0.2, "O", "SGD, as in Min & Vidal 2024"),
         "batch": Setting(100, "O"),
         "steps": Setting(5000, "O"),
-        "attacked_points": Setting(200, "O", "test points"),
+        "attacked_points": Setting(100, "O", "test points"),
         "radii": Setting([round(0.05 * i, 2) for i in range(21)], "O"),
     },
     quick={

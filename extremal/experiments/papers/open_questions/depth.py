@@ -28,10 +28,12 @@ def _cases(
 
 _DENSE = [_net("dense", layers, p) for layers in (1, 2, 3, 4) for p in (1.0, 3.0)]
 _DENSE += [_net("dense", 3, 3.0, residual=True)]
-_CONV = [_net("conv", 3, p) for p in (1.0, 2.0, 3.0)]
+_CONV = [_net("conv", 3, p) for p in (1.0, 3.0)]
 _UNIT = [round(0.1 * i, 2) for i in range(11)]
-_PIXELS = [round(0.25 * i, 2) for i in range(13)]
-_SMALL = [round(0.05 * i, 2) for i in range(13)]
+_PIXELS = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0]
+_FEW = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
+_SMALL = [0.0, 0.05, 0.1, 0.2, 0.4]
+_TRAINS_HERE = {"width": 16, "train_points": 5000, "epochs": 6, "attacked_points": 30}
 
 
 def _panel(title: str, panel: str) -> Line:
@@ -72,7 +74,7 @@ experiment = Experiment(
                 *_cases("mixture", _DENSE, _UNIT, train_points=2000, batch=100),
                 *_cases("mnist", _DENSE, _PIXELS),
                 *_cases(_FASHION, _DENSE[:6], _PIXELS),
-                *_cases("cifar10", _CONV, _SMALL, width=16, epochs=12),
+                *_cases("cifar10", _CONV, _SMALL, **_TRAINS_HERE),
             ],
             "O",
             "problem, network and the radii to attack at",
@@ -94,11 +96,9 @@ experiment = Experiment(
     quick={
         "case": [
             *_cases("mixture", [_net("dense", 2, p) for p in (1.0, 3.0)], _UNIT[::2], batch=50),
-            *_cases("digits", [_net("dense", 2, p) for p in (1.0, 3.0)], _PIXELS[::2], "mnist"),
-            *_cases("digits", [_net("dense", 3, p) for p in (1.0, 3.0)], _PIXELS[::2], _FASHION),
-            *_cases(
-                "digits", [_net("conv", 2, p) for p in (1.0, 3.0)], _PIXELS[::2], "cifar10", width=8
-            ),
+            *_cases("digits", [_net("dense", 2, p) for p in (1.0, 3.0)], _FEW, "mnist"),
+            *_cases("digits", [_net("dense", 3, p) for p in (1.0, 3.0)], _FEW, _FASHION),
+            *_cases("digits", [_net("conv", 2, p) for p in (1.0, 3.0)], _FEW, "cifar10", width=8),
         ],
         "dim": 100,
         "train_points": 1000,
