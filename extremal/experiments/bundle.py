@@ -20,8 +20,9 @@ from extremal.experiments.sealed import trial_of, unseal
 Stamp = tuple[int, int, int]
 _HEAD = re.compile(rb'^\["([0-9a-f]{64})",', re.MULTILINE)
 _LAST = re.compile(rb'\["end","([0-9a-f]{64})"\]\n\Z')
-# A record has no line break within a row, so that nothing in it looks like its last row.
-_RECORD = re.compile(rb'\{\n"study": .*?\n"checksum": "[0-9a-f]{64}"\n\}\n', re.DOTALL)
+# A record has no line break within a row, so that nothing else in it looks like these.
+_FIRST_ROW = re.compile(rb'\{\n"study": ')
+_LAST_ROW = re.compile(rb'\n"checksum": "[0-9a-f]{64}"\n\}\n')
 
 
 @dataclass(frozen=True)
@@ -79,13 +80,16 @@ def named(data: bytes) -> list[str]:
 
 def salvage(data: bytes) -> dict[str, Entry]:
     """Those records of a damaged file that are whole, by key."""
+    starts = [match.start() for match in _FIRST_ROW.finditer(data)]
     found = {}
-    for match in _RECORD.finditer(data):
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=True):
+        last = _LAST_ROW.search(data, start, end)
+        text = data[start : last.end()] if last else b""
         try:
-            key = trial_of(unseal(match[0])).key
+            key = trial_of(unseal(text)).key
         except (ValueError, KeyError, TypeError):
             continue
-        found[key] = Entry(key, match[0], None, None)
+        found[key] = Entry(key, text, None, None)
     return found
 
 

@@ -28,7 +28,8 @@ _FEW, _SHARE = 8, 0.1  # an index is written again for more new records than thi
 class Index:
     """The packs and the index of one store, of which each part is loaded when first needed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, damaged: list[Path]) -> None:
+        self.damaged = damaged  # gets the packs that are
         self.packs, self.folder = root / "packs", root / "index"
         self._copies: dict[str, dict[str, Entry]] = {}
         self._fresh: defaultdict[str, dict[str, Entry]] = defaultdict(dict)
@@ -101,7 +102,9 @@ class Index:
         # A folder that changed a moment ago may change again within one tick of its clock.
         young = now is not None and time.time_ns() - now[2] <= _YOUNG
         self._seen = None if young else now
-        if listed != self._listed:  # A pack never changes, so that the same names are the same ones.
+        if (
+            listed != self._listed
+        ):  # A pack never changes, so that the same names are the same ones.
             self._listed = dict(listed)
             self._packed.clear()
 
@@ -125,6 +128,7 @@ class Index:
             len(saved),
             ", ".join(lost) or "those whose keys can't be read",
         )
+        self.damaged.append(path)
         with suppress(StoreError, OSError):  # A store that is read-only keeps its damaged files.
             if saved:
                 self.add_pack(path.name[:2], saved)

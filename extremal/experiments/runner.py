@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from extremal._check import integer
+from extremal.experiments.cluster import Cluster
 from extremal.experiments.executor import Executor, Progress, Tally
 from extremal.experiments.processes import Here, Processes
 from extremal.experiments.store import Store
@@ -63,8 +64,5 @@ def _executor(
     jobs: int, cluster: str | None, retries: int, notice: Callable[[str], None]
 ) -> Executor:
     if cluster is not None:
-        # Imported here, because Dask is an extra that nothing else needs.
-        from extremal.experiments.cluster import Cluster  # noqa: PLC0415
-
         return Cluster(cluster, retries, notice)
     return Here() if jobs == 1 else Processes(jobs, retries)

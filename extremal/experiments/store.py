@@ -69,7 +69,8 @@ class Store:
     def __init__(self, root: str | Path) -> None:
         # Absolute, because worker processes may start in another folder.
         self.root = Path(root).absolute()
-        self.index = Index(self.root)
+        self.damaged: list[Path] = []  # what was found damaged, and set aside
+        self.index = Index(self.root, self.damaged)
 
     def path(self, trial: Trial) -> Path:
         """Where the trial's JSON file is or will be."""
@@ -157,35 +158,35 @@ class Store:
         remove_stale(folder.glob("*/.*.tmp"), age=_HOUR)
         remove_stale(self.root.glob(".*.tmp"), age=_HOUR)
 
-    def keys(self) -> Iterator[str]:
+    def all_keys(self) -> Iterator[str]:
         """The keys of all trials that the store has anything of, in order."""
         found = {path.stem for path in (self.root / _TRIALS).glob("??/*.json")}
         found |= {key for path in self.index.pack_files() for key in self.index.load_pack(path)}
         return iter(sorted(key for key in found if not key.startswith(".")))
 
-    def record(self, key: str) -> dict[str, Any] | None:
+    def record(self, key: str, *, again: bool = False) -> dict[str, Any] | None:
         """The JSON record of a trial, its files known to be whole, or None.
 
-        A file that was found whole is not read again before its size or times change.
+        A file that was found whole is not read before its size or times change, or `again`.
         """
         path = self.file(key)
-        copy = self.index.copy(key)
+        copy = None if again else self.index.copy(key)
         if copy is not None and copy.stamp == stamp_of(path) and _same_arrays(copy, path):
             kept: dict[str, Any] = json.loads(copy.text)
             return kept
         stamp = stamp_of(path)  # Before it is read: what is written later has another one.
         data = read_whole(path)
         entry = self.index.packed(key) if data is None else Entry(key, data, stamp, None)
-        return None if entry is None else self._checked(entry, path)
+        return None if entry is None else self._checked(entry, path, again)
 
-    def _checked(self, entry: Entry, path: Path) -> dict[str, Any] | None:
+    def _checked(self, entry: Entry, path: Path, again: bool) -> dict[str, Any] | None:
         damaged, arrays = path, path.with_suffix(".safetensors")
         try:
             record = parse(entry.text, entry.key)
             stamp = None
             if record["arrays"] is not None:
                 damaged, stamp = arrays, stamp_of(arrays)
-                if entry.arrays is None or entry.arrays != stamp:
+                if again or entry.arrays is None or entry.arrays != stamp:
                     check_arrays(record["arrays"], read_whole(arrays), arrays.name)
         except StoreError:
             raise  # Files that can't be read may well be whole.
@@ -198,6 +199,7 @@ class Store:
 
     def _set_aside(self, path: Path, damaged: Path, why: str) -> None:
         _log.warning("damaged result %s (%s): set aside, its trial is not done", damaged, why)
+        self.damaged.append(damaged)
         for part in (path, path.with_suffix(".safetensors")):
             # A part may be missing, and a store that is read-only keeps its damaged files.
             with suppress(OSError):
