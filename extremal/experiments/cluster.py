@@ -12,6 +12,7 @@ import pickle
 import queue
 import time
 import uuid
+import warnings
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +33,7 @@ _Need = tuple[int, float, bool]  # threads, memory, and whether it is suspected 
 _EVERY = 0.5  # seconds between looks at who is there
 _CONNECT = 10.0  # seconds for a first connection
 _PATIENCE = 120.0  # seconds for a scheduler that was lost to come back
+_ROOM = 60.0  # seconds for a worker to come that can hold what no worker can
 _LOST = 60.0  # seconds for a result to arrive that is said to be there
 _GIB = 2.0**30
 _INSTALL = (
@@ -130,8 +132,10 @@ class _Fleet:
         self.words: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.ours = versions.describe(work.studies)
         self.looked = -_EVERY
+        self.moved = time.monotonic()  # when something was last running
 
     def run(self) -> None:
+        self._check_scheduler()
         self._meet(first=True)
         self._introduce()
         try:
@@ -142,6 +146,16 @@ class _Fleet:
                 self._take_in()
         finally:
             self._part()
+
+    def _check_scheduler(self) -> None:
+        """It unpacks what it passes on, so that it must understand what this client packs."""
+        with _scheduler_errors():
+            told = self.client.get_versions()
+        ours, theirs = (told[side]["packages"] for side in ("client", "scheduler"))
+        ours = {name: ours[name] for name in ("python", "dask", "distributed", "cloudpickle")}
+        wrong = versions.differences(ours, theirs)
+        if wrong:
+            raise ClusterError(f"the scheduler differs from this client: {'; '.join(wrong)}")
 
     def _introduce(self) -> None:
         threads = sum(room.threads for room in self.rooms.values())
@@ -170,6 +184,7 @@ class _Fleet:
         with _scheduler_errors():
             ask = versions.asked(self.work.studies)
             told = self.client.run(ask, workers=new, on_error="return")
+        lonely = not self.rooms
         for address in new:
             if address not in told:
                 continue  # It is gone already.
@@ -182,6 +197,8 @@ class _Fleet:
             if first:
                 raise ClusterError(f"{line}; install the same versions on both, and run again")
             self.notice(f"{line}; it gets no trials")
+        if lonely and self.rooms and not first:
+            self.notice(f"{len(self.rooms)} workers have come")
 
     def _compared(self, told: Any) -> tuple[list[str], int]:
         """How a worker differs, and the bytes of memory that it may use."""
@@ -218,7 +235,7 @@ class _Fleet:
         run.future.release()
 
     def _give_out(self) -> None:
-        """Hand trials to the workers that have room, and give up those that no worker can hold.
+        """Hand trials to the workers that have room; give up those that none can hold for long.
 
         Suspects come first: a worker that is to have one of them gets nothing else until then.
         """
@@ -233,7 +250,9 @@ class _Fleet:
                 rooms = self.rooms.items()
                 able = [(len(r.taken), a) for a, r in rooms if r.could_hold(waiting[0])]
                 kept |= {address for _, address in sorted(able)[:1]}
-        if self.rooms and not self.work.running:
+        if self.work.running or not self.rooms:
+            self.moved = time.monotonic()
+        elif time.monotonic() - self.moved > _ROOM:
             self._give_up()
 
     def _place(self, trial: Trial, kept: set[str], *, alone: bool) -> str | None:
@@ -352,11 +371,15 @@ def _there() -> Callable[[bytes], Any]:
 @contextmanager
 def _connected(address: str, patience: float) -> Iterator[Any]:
     from distributed import Client  # noqa: PLC0415 - an extra
+    from distributed.versions import VersionMismatchWarning  # noqa: PLC0415
 
     deadline = time.monotonic() + patience
     while True:
         try:
-            client = Client(address, timeout=max(1.0, deadline - time.monotonic()))
+            with warnings.catch_warnings():
+                # We look for ourselves, and more closely.
+                warnings.simplefilter("ignore", VersionMismatchWarning)
+                client = Client(address, timeout=max(1.0, deadline - time.monotonic()))
             break
         except (OSError, ValueError) as error:  # Dask's TimeoutError is an OSError
             if time.monotonic() >= deadline:

@@ -183,7 +183,10 @@ def _of_function(asked: Mapping[str, Any]) -> Experiment:
     axes = {name: _values(name, value) for name, value in _table(asked, "axes").items()}
     values = _table(asked, "settings") | axes | {"seeds": 1} | _seeds(asked)
     study = str(asked["function"])
-    Trial(study, {}, 0).function()  # that it is there is known before any work
+    try:
+        Trial(study, {}, 0).function()
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"function must be one that can be imported, got {error}") from error
     settings = {name: Setting(value, "O", "of the sweep") for name, value in values.items()}
     version = integer("version", asked.get("version", 1), minimum=1)
     return Experiment("", "", study, study, settings, tuple(axes), (), version=version)

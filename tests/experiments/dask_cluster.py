@@ -7,10 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from .client import until
 
@@ -19,7 +17,7 @@ class Cluster:
     """A scheduler, and workers that come and go."""
 
     def __init__(self, place: Path) -> None:
-        self.place, self.file = place, place / "scheduler.json"
+        self.place, self.file, self.log = place, place / "scheduler.json", place / "log"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.scheduler = self.start_scheduler(0)
 
@@ -34,28 +32,21 @@ class Cluster:
         found: str = json.loads(self.file.read_text())["address"]
         return found
 
-    def start_worker(
-        self, *options: str, path: str | None = None, environment: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
+    def start_worker(self, *options: str, path: str | None = None) -> subprocess.Popen[bytes]:
         """A worker without a nanny, so that its process is the one that is started here."""
         fixed = ["--no-nanny", "--no-dashboard", "--host", "127.0.0.1", "--nthreads", "1"]
         spill = ["--local-directory", str(self.place)]
-        return self._start(
-            *("dask_worker", self.address, *fixed, *spill, *options),
-            path=path,
-            environment=environment,
-        )
+        return self._start("dask_worker", self.address, *fixed, *spill, *options, path=path)
 
     def _start(
-        self, module: str, *options: str, path: str | None = None, environment: Any = None
+        self, module: str, *options: str, path: str | None = None
     ) -> subprocess.Popen[bytes]:
         search = os.pathsep.join(sys.path) if path is None else path
-        changed = {**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"}
-        with open(self.place / "log", "ab") as log:
+        with open(self.log, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.{module}", *options],
                 cwd=self.place,
-                env={**changed, **(environment or {})},
+                env={**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"},
                 start_new_session=True,
                 stdout=log,
                 stderr=log,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from extremal.data import DataError
-from extremal.experiments import ClusterError, Store, Trial, run
+from extremal.experiments import ClusterError, Store, Trial, run, versions
 
 from . import client, toy
 from .client import alive, group, open_gate, until
@@ -32,6 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     try:
         made.first = made.start_worker("--memory-limit", "8GiB")
         made.second = made.start_worker("--memory-limit", "3GiB")
+        until(lambda: made.log.read_bytes().count(b"Registered to") == 2)
         yield made
     finally:
         made.stop()
@@ -89,18 +90,17 @@ def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
     open_gate(tmp_path, 10)
     process = _start_client(tmp_path, cluster.address)
     _until(process, lambda: finished() == 10)
-    _until(process, lambda: len(noted(log, "start")) == 12)  # Both workers wait at the gate.
+    # Both workers wait at the gate.
+    _until(process, lambda: len(noted(log, "start")) == 12)
     doomed, computing = cluster.first, {pid for _, pid in noted(log, "start")[-2:]}
     kill(doomed)
-    _until(
-        process, lambda: sum(map(alive, computing)) == 1
-    )  # A trial's process ends with its worker.
+    # A trial's process ends with its worker.
+    _until(process, lambda: sum(map(alive, computing)) == 1)
     cluster.first = cluster.start_worker("--memory-limit", "8GiB")
     open_gate(tmp_path, 20)
     _until(process, lambda: finished() == 20)
-    _until(
-        process, lambda: len(noted(log, "start")) == 23
-    )  # 20, the lost one again, two at the gate
+    # The first 20, the lost one again, and two that wait at the gate.
+    _until(process, lambda: len(noted(log, "start")) == 23)
     running = {pid for _, pid in noted(log, "start")[-2:]}
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -115,7 +115,6 @@ def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
     after = Counter(level for level, _ in noted(log, "start")) - before
     assert after == Counter(range(20, COUNT))
     assert sorted(level for level, _ in noted(log, "end")) == list(range(COUNT))
-    assert list(store.root.glob(".cluster*")) == []
 
     here, two = Store(tmp_path / "here"), Store(tmp_path / "two")
     run(trials, here, jobs=1)
@@ -124,7 +123,10 @@ def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
         assert _bytes(store, trial) == _bytes(here, trial) == _bytes(two, trial)
 
 
-def test_what_goes_wrong_in_a_trial_is_its_own_matter(cluster: Cluster, tmp_path: Path) -> None:
+def test_what_goes_wrong_in_a_trial_is_its_own_matter(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("extremal.experiments.cluster._ROOM", 0.5)
     store, told = Store(tmp_path / "runs"), []
     deadly, bad = toy.trial(0, mode="kill"), toy.trial(1, mode="raise")
     once = toy.trial(2, mode="kill once", marker=str(tmp_path / "marker"))
@@ -148,20 +150,6 @@ def test_what_goes_wrong_in_a_trial_is_its_own_matter(cluster: Cluster, tmp_path
     assert told[0].startswith(
         f"cluster {cluster.address}: 2 workers with 2 threads; dashboard http"
     )
-
-
-def test_a_trial_that_kills_its_dask_worker_each_time_fails_alone(
-    cluster: Cluster, tmp_path: Path
-) -> None:
-    store = Store(tmp_path / "runs")
-    deadly = Trial(toy.STUDY, {"level": 0, "mode": "kill parent"}, 0, memory=5.0)
-    others = [Trial(toy.STUDY, {"level": level}, 0, memory=1.0) for level in range(1, 5)]
-    # With a nanny, which starts a worker again: Dask's own remedy.
-    cluster.start_worker("--memory-limit", "6GiB", "--nanny")
-    kill(cluster.first)
-    report = run([deadly, *others], store, cluster=cluster.address, retries=1)
-    assert (report.done, report.failed) == (4, 1)
-    assert _reason(store, deadly).startswith("its Dask worker was lost, 2 of 2 times, last tcp://")
 
 
 def test_large_trials_wait_for_each_other(cluster: Cluster, tmp_path: Path) -> None:
@@ -231,6 +219,19 @@ def test_an_interrupt_cancels_what_runs_and_keeps_what_is_finished(
     assert list(store.root.glob(".cluster*")) == []
 
 
+def test_a_trial_that_kills_its_dask_worker_each_time_fails_alone(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """The last of those with this cluster: it takes the workers along that can hold the trial."""
+    store = Store(tmp_path / "runs")
+    deadly = Trial(toy.STUDY, {"level": 0, "mode": "kill parent"}, 0, memory=5.0)
+    others = [Trial(toy.STUDY, {"level": level, "sleep": 0.5}, 0) for level in range(1, 5)]
+    cluster.start_worker("--memory-limit", "6GiB")
+    report = run([deadly, *others], store, cluster=cluster.address, retries=1)
+    assert (report.done, report.failed) == (4, 1)
+    assert _reason(store, deadly).startswith("its Dask worker was lost, 2 of 2 times, last tcp://")
+
+
 def test_a_scheduler_that_restarts_is_waited_for(tmp_path: Path) -> None:
     own = Cluster(tmp_path)
     try:
@@ -260,23 +261,33 @@ def test_a_scheduler_that_restarts_is_waited_for(tmp_path: Path) -> None:
 
 
 def test_workers_of_other_versions_are_found_before_the_first_trial(tmp_path: Path) -> None:
-    """One worker whose numpy says another version, and then one that has no such package."""
-    own, log = Cluster(tmp_path), tmp_path / "log.txt"
+    own, log = Cluster(tmp_path), tmp_path / "trials"
     try:
         info = tmp_path / "other" / "numpy-0.1.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.1\n")
-        path = os.pathsep.join([str(tmp_path / "other"), *sys.path])
-        worker = own.start_worker(path=path)
-        trial = toy.trial(0, log=str(log))
-        store = Store(tmp_path / "runs")
-        until(lambda: b"Starting established" in (tmp_path / "log").read_bytes())
+        own.start_worker(path=os.pathsep.join([str(tmp_path / "other"), *sys.path]))
+        until(lambda: b"Registered to" in own.log.read_bytes())
         with pytest.raises(ClusterError, match=r"worker tcp.* numpy .* here, 0\.1 there; install"):
-            run([trial], store, cluster=own.address)
-        kill(worker)
+            run([toy.trial(0, log=str(log))], Store(tmp_path / "runs"), cluster=own.address)
         assert not log.exists()
     finally:
         own.stop()
+
+
+def test_what_differs_is_told_apart() -> None:
+    ours = versions.describe([toy.STUDY, "extremal.experiments.studies.images:images"])
+    assert set(ours) >= {"python", "extremal", "torch", "numpy", "distributed", toy.__name__}
+    assert ours[toy.__name__].startswith("source ")
+    assert versions.differences(ours, dict(ours)) == []
+    theirs = {**ours, "torch": "0.1"}
+    del theirs["numpy"]
+    assert versions.differences(ours, theirs) == [
+        f"torch {ours['torch']} here, 0.1 there",
+        f"numpy {ours['numpy']} here, none there",
+    ]
+    missing = versions.describe(["no.such.module:study"])["no.such.module"]
+    assert missing == "none (No module named 'no')"
 
 
 @pytest.mark.parametrize("address", ["host:8786", "tcp://"])

@@ -148,7 +148,7 @@ def test_any_flipped_byte_of_a_bundle_is_noticed_and_the_rest_is_saved(tmp_path:
 
 
 def test_compact_keeps_every_result_in_few_files(tmp_path: Path) -> None:
-    trials, store = _trials(60, arrays=True), Store(tmp_path)
+    trials, store = _trials(24, arrays=True), Store(tmp_path)
     _fill(store, trials)
     failed = Trial("m:f", {"a": -1}, 0)
     store.fail(failed, "why", 0.0)
@@ -158,7 +158,7 @@ def test_compact_keeps_every_result_in_few_files(tmp_path: Path) -> None:
     packed = [store.packed(trial.key) for trial in trials]
     done = maintain.compact(store)
     starts = {trial.key[:2] for trial in trials}
-    assert (done.before, done.after) == (61, len(starts) + 1)
+    assert (done.before, done.after) == (25, len(starts) + 1)
     assert {path.suffix for path in (tmp_path / "packs").iterdir()} == {".pack"}
     for seen in (store, Store(tmp_path), open_before):
         assert seen.without(trials) == []
