@@ -26,8 +26,46 @@ def rendered(text: str) -> str:
         made = report.rows_markdown(load_summary(ROOT / found[1])).strip()
         return f"<!-- rows: {found[1]} -->\n{made}\n<!-- end of rows -->"
 
+    def costs(found: re.Match[str]) -> str:
+        return f"<!-- costs: {found[1]} -->\n{_costs(ROOT / found[1])}<!-- end of costs -->"
+
+    text = re.sub(r"<!-- costs: (\S+) -->\n.*?<!-- end of costs -->", costs, text, flags=re.S)
     text = re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
     return re.sub(r"<!-- rows: (\S+) -->\n.*?<!-- end of rows -->", rows, text, flags=re.S)
+
+
+def _costs(folder: Path) -> str:
+    """One row for each stored run at paper scale: its trials and core-hours."""
+    rows = []
+    for path in sorted(folder.rglob("paper.json")):
+        summary = load_summary(path)
+        count, seconds = summary["trials"]["done"], summary["seconds"]
+        hours = [f"{seconds / 3600:.2f}", f"{seconds / max(count, 1):.0f}"]
+        rows.append([f"`{summary['experiment']}`", str(count), *hours])
+    return _markdown(["paper scale", "trials", "core-hours", "seconds of a trial"], rows)
+
+
+def sweep(result: dict[str, Any]) -> str:
+    """Efficiencies and overheads, one row each."""
+    rows = [[name, f"{value:.2f}"] for name, value in result["ratios"].items()]
+    rows += [
+        [name, f"{value:.4f}"]
+        for name, value in result["figures"].items()
+        if name.startswith("seconds of a small trial")
+    ]
+    load = [f"{result['figures'][when]:.1f}" for when in ("load before", "load after")]
+    return _markdown(["", f"load of the machine {' to '.join(load)}"], rows)
+
+
+def store(result: dict[str, Any]) -> str:
+    """One row a command: seconds with each store, and their ratio."""
+    small, large = (result["figures"][size] for size in ("small", "large"))
+    rows = [
+        [what, f"{small[what]:.1f}", f"{large[what]:.1f}", f"{large[what] / small[what]:.1f}"]
+        for what in small
+        if what != "damaged"
+    ]
+    return _markdown(["CPU seconds", "1,000 trials", "100,000 trials", "ratio"], rows)
 
 
 def flow(result: dict[str, Any]) -> str:
@@ -187,6 +225,8 @@ _ALL = (
     distance,
     estimator,
     estimator_losses,
+    store,
+    sweep,
     train,
 )
 TABLES = {each.__name__: each for each in _ALL}

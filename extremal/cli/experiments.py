@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,12 +14,21 @@ from rich.table import Table
 from extremal import experiments as ex
 from extremal import report
 from extremal._files import read_whole, write_whole
-from extremal.cli.progress import shown_progress
+from extremal.cli.runs import (
+    ClusterOption,
+    DryOption,
+    JobsOption,
+    JsonOption,
+    OutOption,
+    RetriesOption,
+    carry_out,
+    tell_estimate,
+    tell_failures,
+)
 from extremal.data import DataError
-from extremal.experiments import Experiment, Store
+from extremal.experiments import ClusterError, Experiment, Store
 
 _BEGUN = "begun.json"
-_FAILURES = 5  # how many are printed
 _SHIPPED = (Path("results"), Path(__file__).parents[2] / "results")
 
 
@@ -44,12 +52,6 @@ ScaleOption = Annotated[
         help="smoke (seconds), quick (minutes) or paper (the paper's own sizes).",
         autocompletion=_scales,
     ),
-]
-OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder that holds the runs.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-JobsOption = Annotated[
-    int | None,
-    typer.Option("--jobs", "-j", help="Trials at a time; one for each core unless said."),
 ]
 
 
@@ -94,6 +96,9 @@ def run(
         int | None, typer.Option(help="Repetitions, instead of the scale's own number.")
     ] = None,
     jobs: JobsOption = None,
+    cluster: ClusterOption = None,
+    retries: RetriesOption = 1,
+    dry_run: DryOption = False,
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
 ) -> None:
@@ -104,7 +109,13 @@ def run(
 
     Example:  extremal run min-vidal-2024/figure-2 --scale quick
     """
-    _run(ex.get(name), scale, seeds, out, jobs, as_json)
+    experiment = ex.get(name)
+    if dry_run:
+        trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
+        found = ex.estimate(trials, Store(out), _shipped_cost(experiment, scale))
+        tell_estimate(f"{name} ({scale})", found, jobs, cluster, as_json)
+        return
+    _run(experiment, scale, seeds, out, jobs, as_json, cluster, retries)
 
 
 def show(
@@ -142,15 +153,16 @@ def _run(
     out: Path,
     jobs: int | None,
     as_json: bool,
+    cluster: str | None = None,
+    retries: int = 1,
 ) -> None:
     trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
     store, folder = Store(out), out / experiment.name / scale
     earlier = _begin(folder, seeds)
     try:
-        with shown_progress(experiment.name) as progress:
-            done = ex.run(trials, store, jobs=_cores() if jobs is None else jobs, progress=progress)
-    except DataError:
-        if not any(map(store.has, trials)):
+        done = carry_out(experiment.name, trials, store, jobs, cluster, retries)
+    except (DataError, ClusterError):
+        if len(store.without(trials)) == len(trials):
             _unbegin(folder, earlier, out)
         raise
     summary = ex.summarise(experiment, scale, store, seeds)  # type: ignore[arg-type]
@@ -208,6 +220,16 @@ def _from_shipped(
     return None
 
 
+def _shipped_cost(experiment: Experiment, scale: str) -> float | None:
+    """The seconds of a trial in the results that the repo ships."""
+    found = _from_shipped(experiment, [scale])
+    if found is None:
+        return None
+    counts = found[0]["trials"]
+    computed = counts["done"] + counts["failed"]
+    return float(found[0]["seconds"]) / computed if computed else None
+
+
 def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
     experiment = ex.get(summary["experiment"])
     names = [str(path) for path in files]
@@ -217,15 +239,7 @@ def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
         return
     console = _console()
     console.print(report.rows_table(summary))
-    counts = summary["trials"]
-    console.print(f"{counts['done']} of {counts['total']} trials done, {counts['failed']} failed.")
-    for failure in summary["failures"][:_FAILURES]:
-        varied = experiment.varied(failure["params"]).items()
-        trial = ", ".join(f"{name} = {value}" for name, value in varied)
-        reason = failure["reason"].splitlines()[0]
-        console.print(f"failed: {trial}, seed {failure['seed']}: {reason}", markup=False)
-    if len(summary["failures"]) > _FAILURES:
-        console.print(f"... and {len(summary['failures']) - _FAILURES} more; see report.html")
+    tell_failures(experiment, summary)
     for path in names:
         console.print(path, markup=False, highlight=False, soft_wrap=True)
 
@@ -236,7 +250,3 @@ def _files(folder: Path) -> list[Path]:
 
 def _console() -> Console:
     return Console(width=None if Console().is_terminal else 80)
-
-
-def _cores() -> int:
-    return os.cpu_count() or 1

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extremal._version import __version__
-from extremal.cli import bench, data, evaluate, experiments
+from extremal.cli import bench, data, evaluate, experiments, store, sweep
 from extremal.experiments import StoreError
 
 app = typer.Typer(
@@ -23,6 +23,8 @@ _INTERRUPTED = 130
 # The base of the errors for a wrong option or argument, which typer does not export by name.
 _USAGE: type[Exception] = typer.BadParameter.__mro__[2]
 experiments.add_to(app)
+sweep.add_to(app)
+store.add_to(app)
 evaluate.add_to(app)
 data.add_to(app)
 bench.add_to(app)

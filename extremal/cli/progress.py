@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,12 +16,24 @@ from extremal.experiments import Progress as Callback
 _EVERY = 10.0  # seconds between plain lines
 
 
+@dataclass(frozen=True)
+class Shown:
+    """The callbacks for `experiments.run`: done, failed, running, the time left; and lines."""
+
+    update: Callback
+    notice: Callable[[str], None]
+
+
 @contextmanager
-def shown_progress(name: str) -> Iterator[Callback]:
-    """A callback for `experiments.run` that shows done, failed, running and the time left."""
+def shown_progress(name: str) -> Iterator[Shown]:
+    """Show the progress of a run while it runs."""
     console = Console(stderr=True)
+
+    def notice(line: str) -> None:
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
     if not console.is_terminal:
-        yield _plain_lines(name)
+        yield Shown(_plain_lines(name), notice)
         return
     columns = (
         TextColumn("{task.description}"),
@@ -36,7 +49,7 @@ def shown_progress(name: str) -> Iterator[Callback]:
             note = f"{running} running" + (f", {failed} failed" if failed else "")
             bar.update(task, completed=done + failed, total=total, note=note)
 
-        yield update
+        yield Shown(update, notice)
 
 
 def _plain_lines(name: str) -> Callback:

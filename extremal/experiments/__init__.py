@@ -1,5 +1,7 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
+from extremal.experiments.cluster import ClusterError
+from extremal.experiments.estimate import Estimate, estimate
 from extremal.experiments.files import StoreError
 from extremal.experiments.movies import film
 from extremal.experiments.record import (
@@ -24,6 +26,7 @@ from extremal.experiments.registry import get, names, register
 from extremal.experiments.runner import Progress, RunReport, run
 from extremal.experiments.store import Store, Stored
 from extremal.experiments.summary import load_summary, summarise, write_summary
+from extremal.experiments.sweep import read_sweep, sweep_rows, with_plots
 from extremal.experiments.trial import Outcome, Study, Trial
 
 __all__ = [
@@ -32,7 +35,9 @@ __all__ = [
     "Bars",
     "Claim",
     "Cloud",
+    "ClusterError",
     "Diagram",
+    "Estimate",
     "Experiment",
     "Heat",
     "Line",
@@ -51,12 +56,16 @@ __all__ = [
     "Stored",
     "Study",
     "Trial",
+    "estimate",
     "film",
     "get",
     "load_summary",
     "names",
+    "read_sweep",
     "register",
     "run",
     "summarise",
+    "sweep_rows",
+    "with_plots",
     "write_summary",
 ]

@@ -21,7 +21,7 @@ def film(
     if movie is None:
         return None
     trials = experiment.trials(scale, seeds)
-    found = [stored for stored in map(store.read, trials) if stored is not None]
+    found = store.read_all(trials)
     done = [stored for stored in found if stored.status == "done"]
     shown = []
     for scene in movie.scenes:

@@ -130,10 +130,10 @@ def _curve(x: str, y: str, chosen: Sequence[Stored]) -> dict[str, Any]:
         places = _distinct([point[x] for point in params])
         if all(isinstance(place, int | float) for place in places):
             places.sort()
-        groups = [
-            [value for value, point in zip(columns, params, strict=True) if point[x] == place]
-            for place in places
-        ]
+        grouped: dict[Any, list[Any]] = {}
+        for value, point in zip(columns, params, strict=True):
+            grouped.setdefault(_hashable(point[x]), []).append(value)
+        groups = [grouped[_hashable(place)] for place in places]
     means, lows, highs = zip(*map(spread, groups), strict=True) if groups else ([], [], [])
     n = min(map(len, groups), default=0)
     return {"x": places, "y": [*means], "low": [*lows], "high": [*highs], "n": n}
@@ -224,11 +224,17 @@ def _matrix(name: str, value: Any) -> list[list[Any]]:
 
 def _distinct(values: Sequence[Any]) -> list[Any]:
     """Each value once, in order; they may be lists, which no set holds."""
-    seen: list[Any] = []
+    seen: dict[Any, Any] = {}
     for value in values:
-        if value not in seen:
-            seen.append(value)
-    return seen
+        seen.setdefault(_hashable(value), value)
+    return [*seen.values()]
+
+
+def _hashable(value: Any) -> Any:
+    """The same for equal values, and fit for a dictionary: 1 and 1.0, (1, 2) and [1, 2]."""
+    if isinstance(value, Mapping):
+        return frozenset((key, _hashable(inner)) for key, inner in value.items())
+    return tuple(map(_hashable, value)) if isinstance(value, list | tuple) else value
 
 
 def _listed(value: Any) -> Any:

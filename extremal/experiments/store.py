@@ -3,18 +3,15 @@
 ``<root>/trials/<first 2 of the key>/<key>.json`` holds study, parameters, seed, status, numbers,
 reason, seconds, versions and the names of the arrays; ``<key>.safetensors`` beside it holds the
 arrays. Arrays are written first, so that a trial whose JSON exists is complete. Stores are merged
-by copying one over the other.
+by copying one over the other. Packs (`store compact`) and the index are described in `index.py`.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import math
 import os
-import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,25 +19,24 @@ from pathlib import Path
 from typing import Any, Literal
 
 import safetensors.torch
-import torch
 from torch import Tensor
 
-from extremal._check import require
-from extremal._version import __version__
-from extremal.experiments.files import (
-    StoreError,
-    json_file,
-    read_whole,
-    remove_stale,
-    write_whole,
+from extremal.experiments.bundle import Entry, stamp_of
+from extremal.experiments.files import StoreError, read_whole, remove_stale, write_whole
+from extremal.experiments.index import Index
+from extremal.experiments.sealed import (
+    Packed,
+    check_arrays,
+    numbers_of,
+    pack,
+    pack_failure,
+    parse,
 )
-from extremal.experiments.trial import Outcome, Trial, check_json
+from extremal.experiments.trial import Outcome, Trial
 
 _log = logging.getLogger(__name__)
-# JSON has no NaN and no infinity: they are kept as {"$float": "nan"}, and read back as they were.
-_TAG = "$float"
-_SEAL, _END = b',\n"checksum": "', b"\n}\n"
 _HOUR = 3600.0
+_TRIALS = "trials"
 
 
 @dataclass(frozen=True)
@@ -73,153 +69,142 @@ class Store:
     def __init__(self, root: str | Path) -> None:
         # Absolute, because worker processes may start in another folder.
         self.root = Path(root).absolute()
+        self.damaged: list[Path] = []  # what was found damaged, and set aside
+        self.index = Index(self.root, self.damaged)
 
     def path(self, trial: Trial) -> Path:
         """Where the trial's JSON file is or will be."""
-        key = trial.key
-        return self.root / "trials" / key[:2] / f"{key}.json"
+        return self.file(trial.key)
+
+    def file(self, key: str) -> Path:
+        """Where the JSON file of a trial with that key is or will be."""
+        return self.root / _TRIALS / key[:2] / f"{key}.json"
 
     def has(self, trial: Trial) -> bool:
         """Whether the trial is finished and its files are whole; a failed one is not finished."""
-        stored = self.read(trial)
-        return stored is not None and stored.status == "done"
+        record = self.record(trial.key)
+        return record is not None and record["status"] == "done"
 
     def read(self, trial: Trial) -> Stored | None:
         """What is stored of a trial, or None; damaged files are logged by name and set aside."""
-        path = self.path(trial)
-        data = read_whole(path)
-        if data is None:
+        record = self.record(trial.key)
+        if record is None:
             return None
-        damaged = path
-        try:
-            record = _parse(data, trial)
-            damaged = path.with_suffix(".safetensors")
-            names = _check_arrays(record["arrays"], damaged)
-        except StoreError:
-            raise  # Files that can't be read may well be whole.
-        except (ValueError, KeyError, TypeError) as error:
-            self._set_aside(path, damaged, str(error))
-            return None
+        names = () if record["arrays"] is None else tuple(record["arrays"]["names"])
         return Stored(
             trial,
             record["status"],
-            _untag(record["numbers"]),
+            numbers_of(record),
             record["reason"],
             record["seconds"],
             record["versions"],
             names,
-            damaged if names else None,
+            self.file(trial.key).with_suffix(".safetensors") if names else None,
         )
+
+    def read_all(self, trials: Iterable[Trial]) -> list[Stored]:
+        """What is stored of these trials, in their order; what was read is quick to read again."""
+        found = [stored for stored in map(self.read, trials) if stored is not None]
+        self.index.save()
+        return found
+
+    def without(self, trials: Iterable[Trial]) -> list[Trial]:
+        """Those of the trials that are not finished, in their order."""
+        left = [trial for trial in trials if not self.has(trial)]
+        self.index.save()
+        return left
 
     def write(self, trial: Trial, outcome: Outcome, seconds: float) -> None:
         """Store a finished trial; one that is finished already stays as it is.
 
         Numbers must be JSON values; NaN and infinities among them survive.
         """
-        check_json("numbers", dict(outcome.numbers), finite=False)
-        arrays = {name: _plain(name, value) for name, value in outcome.arrays.items()}
-        if self.has(trial):
-            return
-        path = self.path(trial)
-        held = None
-        if arrays:
-            data = safetensors.torch.save(arrays)
-            held = {"names": sorted(arrays), "sha256": hashlib.sha256(data).hexdigest()}
-            write_whole(path.with_suffix(".safetensors"), data)
-        found = {"status": "done", "numbers": _tag(dict(outcome.numbers)), "reason": ""}
-        self._put(path, trial, {**found, "arrays": held, "seconds": seconds})
+        self.put(trial.key, pack(trial, outcome, seconds))
 
     def fail(self, trial: Trial, reason: str, seconds: float) -> None:
         """Keep why a trial failed; the next run tries it again. A finished one stays as it is."""
-        if not self.has(trial):
-            found = {"status": "failed", "numbers": {}, "reason": reason}
-            self._put(self.path(trial), trial, {**found, "arrays": None, "seconds": seconds})
+        self.put(trial.key, pack_failure(trial, reason, seconds))
+
+    def put(self, key: str, packed: Packed) -> None:
+        """Store what came of the trial with that key, unless it is finished already."""
+        record = self.record(key)
+        if record is not None and record["status"] == "done":
+            return
+        path = self.file(key)
+        if packed.arrays is not None:
+            write_whole(path.with_suffix(".safetensors"), packed.arrays)
+        write_whole(path, packed.text)
+
+    def packed(self, key: str) -> Packed | None:
+        """What is stored of the trial with that key as bytes, ready for another store."""
+        record = self.record(key)
+        if record is None:
+            return None
+        entry = self.index.packed(key)
+        text = read_whole(self.file(key)) or (None if entry is None else entry.text)
+        arrays = None
+        if record["arrays"] is not None:
+            arrays = read_whole(self.file(key).with_suffix(".safetensors"))
+        gone = text is None or (arrays is None and record["arrays"] is not None)
+        return None if gone or text is None else Packed(text, arrays, record["status"] == "done")
 
     def prepare(self) -> None:
         """Make the folder, and remove the temporary files that killed processes left long ago."""
-        folder = self.root / "trials"
+        folder = self.root / _TRIALS
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
         remove_stale(folder.glob("*/.*.tmp"), age=_HOUR)
+        remove_stale(self.root.glob(".*.tmp"), age=_HOUR)
 
-    def _put(self, path: Path, trial: Trial, found: dict[str, Any]) -> None:
-        record = {
-            "study": trial.study,
-            "version": trial.version,
-            "params": dict(trial.params),
-            "seed": trial.seed,
-            **found,
-            "versions": {
-                "extremal": __version__,
-                "torch": str(torch.__version__),
-                "python": platform.python_version(),
-            },
-        }
-        write_whole(path, _seal(json_file(record)))
+    def all_keys(self) -> Iterator[str]:
+        """The keys of all trials that the store has anything of, in order."""
+        found = {path.stem for path in (self.root / _TRIALS).glob("??/*.json")}
+        found |= {key for path in self.index.pack_files() for key in self.index.load_pack(path)}
+        return iter(sorted(key for key in found if not key.startswith(".")))
+
+    def record(self, key: str, *, again: bool = False) -> dict[str, Any] | None:
+        """The JSON record of a trial, its files known to be whole, or None.
+
+        A file that was found whole is not read before its size or times change, or `again`.
+        """
+        path = self.file(key)
+        copy = None if again else self.index.copy(key)
+        if copy is not None and copy.stamp == stamp_of(path) and _same_arrays(copy, path):
+            kept: dict[str, Any] = json.loads(copy.text)
+            return kept
+        stamp = stamp_of(path)  # Before it is read: what is written later has another one.
+        data = read_whole(path)
+        entry = self.index.packed(key) if data is None else Entry(key, data, stamp, None)
+        return None if entry is None else self._checked(entry, path, again)
+
+    def _checked(self, entry: Entry, path: Path, again: bool) -> dict[str, Any] | None:
+        damaged, arrays = path, path.with_suffix(".safetensors")
+        try:
+            record = parse(entry.text, entry.key)
+            stamp = None
+            if record["arrays"] is not None:
+                damaged, stamp = arrays, stamp_of(arrays)
+                if again or entry.arrays is None or entry.arrays != stamp:
+                    check_arrays(record["arrays"], read_whole(arrays), arrays.name)
+        except StoreError:
+            raise  # Files that can't be read may well be whole.
+        except (ValueError, KeyError, TypeError) as error:
+            self._set_aside(path, damaged, str(error))
+            return None
+        if entry.stamp is not None:
+            self.index.note(Entry(entry.key, entry.text, entry.stamp, stamp))
+        return record
 
     def _set_aside(self, path: Path, damaged: Path, why: str) -> None:
         _log.warning("damaged result %s (%s): set aside, its trial is not done", damaged, why)
+        self.damaged.append(damaged)
         for part in (path, path.with_suffix(".safetensors")):
             # A part may be missing, and a store that is read-only keeps its damaged files.
             with suppress(OSError):
                 os.replace(part, part.with_name(part.name + ".corrupt"))
 
 
-def _seal(text: bytes) -> bytes:
-    """The same JSON object with a last key: the checksum of all the bytes before it."""
-    body = text.removesuffix(_END)
-    return body + _SEAL + hashlib.sha256(body).hexdigest().encode() + b'"' + _END
-
-
-def _parse(data: bytes, trial: Trial) -> dict[str, Any]:
-    """The record in a JSON file; ValueError unless each byte is in place and it is this trial's.
-
-    Bytes are compared, not values: how Python prints a denormal number depends on torch's mode.
-    """
-    body, _, _ = data.rpartition(_SEAL)
-    require(data == _seal(body), "checksum", "fit the content", "another content")
-    record: dict[str, Any] = json.loads(data)
-    key = Trial(record["study"], record["params"], record["seed"], record["version"]).key
-    require(key == trial.key, "key", f"be {trial.key}", key)
-    return record
-
-
-def _check_arrays(held: Mapping[str, Any] | None, file: Path) -> tuple[str, ...]:
-    """The names of the arrays; ValueError unless their file is there and whole."""
-    if held is None:
-        return ()
-    data = read_whole(file)
-    require(data is not None, "arrays", f"be in {file.name}", "no file")
-    assert data is not None
-    found = hashlib.sha256(data).hexdigest()
-    require(found == held["sha256"], "checksum", f"be {held['sha256']}", found)
-    return tuple(held["names"])
-
-
-def _plain(name: str, value: object) -> Tensor:
-    """A tensor of its own memory on the CPU, as the file format wants it."""
-    good = isinstance(value, Tensor) and value.layout == torch.strided
-    require(good, f"arrays.{name}", "be a dense tensor", type(value).__name__)
-    assert isinstance(value, Tensor)
-    return value.detach().cpu().contiguous().clone()
-
-
-def _tag(value: Any) -> Any:
-    if isinstance(value, dict):
-        require(_TAG not in value, "numbers", f"not use the key {_TAG!r}", value)
-        return {key: _tag(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_tag(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return {_TAG: repr(float(value))}
-    return value
-
-
-def _untag(value: Any) -> Any:
-    if isinstance(value, dict):
-        if _TAG in value:
-            return float(value[_TAG])
-        return {key: _untag(inner) for key, inner in value.items()}
-    return [_untag(inner) for inner in value] if isinstance(value, list) else value
+def _same_arrays(copy: Entry, path: Path) -> bool:
+    return copy.arrays is None or copy.arrays == stamp_of(path.with_suffix(".safetensors"))

@@ -27,7 +27,7 @@ def summarise(
     """
     settings = experiment.at(scale)
     trials = experiment.trials(scale, seeds)
-    found = [stored for stored in map(store.read, trials) if stored is not None]
+    found = store.read_all(trials)
     done = [stored for stored in found if stored.status == "done"]
     failed = [stored for stored in found if stored.status == "failed"]
     claims = [claim for claim in experiment.claims if scale in claim.scales]

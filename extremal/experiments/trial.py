@@ -10,12 +10,13 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from extremal._check import integer, require
+from extremal._check import integer, number, require
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,16 @@ class Trial:
     """A study ("module:function"), its parameters (JSON values, finite) and a seed.
 
     `version` is that of the study: a record raises it when the study computes something else, so
-    that results of the old code are not taken for the new one's.
+    that results of the old code are not taken for the new one's. `threads` and `memory` (GiB, at
+    most) are what it needs of a machine; they say where it can run, and are no part of its key.
     """
 
     study: str
     params: Mapping[str, Any]
     seed: int
     version: int = 1
+    threads: int = field(default=1, compare=False)
+    memory: float = field(default=1.0, compare=False)
 
     def __post_init__(self) -> None:
         module, _, name = self.study.partition(":")
@@ -48,12 +52,14 @@ class Trial:
         require(good, "study", "have the form 'module:function'", self.study)
         integer("seed", self.seed, minimum=0)
         integer("version", self.version, minimum=1)
+        integer("threads", self.threads, minimum=1)
+        number("memory", self.memory, minimum=0.0)
         require(isinstance(self.params, Mapping), "params", "be a mapping", self.params)
         for key, value in self.params.items():
             require(isinstance(key, str), "params", "have strings as keys", key)
             check_json(key, value, finite=True)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The content address: SHA-256 of the canonical JSON of all that defines the trial."""
         content = {
@@ -72,13 +78,14 @@ class Trial:
         return found
 
     def compute(self) -> Outcome:
-        """Run the study with a generator seeded by this trial's seed, on one thread.
+        """Run the study with a generator seeded by this trial's seed, on `threads` threads.
 
-        One thread, because results must not depend on how many trials share the machine. The study
-        gets a copy of the parameters, so that changing them can't change this trial's key.
+        One thread unless the record says otherwise, because results must not depend on how many
+        trials share the machine. The study gets a copy of the parameters, so that changing them
+        can't change this trial's key.
         """
         study, params = self.function(), copy.deepcopy(dict(self.params))
-        with _one_thread():
+        with _threads(self.threads):
             outcome = study(params, torch.Generator().manual_seed(self.seed))
         require(isinstance(outcome, Outcome), self.study, "return an Outcome", outcome)
         return outcome
@@ -102,15 +109,15 @@ def check_json(name: str, value: object, *, finite: bool) -> None:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """One torch thread and no denormal numbers inside; as it was before afterwards."""
-    threads = torch.get_num_threads()
+def _threads(count: int) -> Iterator[None]:
+    """So many torch threads and no denormal numbers inside; as it was before afterwards."""
+    before = torch.get_num_threads()
     # A product, because a denormal literal is read as zero by a process that flushes them.
     flushing = bool(torch.tensor(2.0**-1000, dtype=torch.float64) * 2.0**-60 == 0.0)
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
         torch.set_flush_denormal(flushing)
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)

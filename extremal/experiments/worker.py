@@ -18,6 +18,7 @@ import torch
 
 from extremal.data import DataError
 from extremal.experiments.files import StoreError
+from extremal.experiments.sealed import Packed, pack, pack_failure
 from extremal.experiments.store import Store
 from extremal.experiments.trial import Trial
 
@@ -34,16 +35,21 @@ def perform(trial: Trial, store: Store) -> bool:
     Two errors pass and leave nothing of the trial: a `StoreError`, as results can't be written,
     and a `DataError`, as a later run may find the data.
     """
+    packed = compute(trial)
+    store.put(trial.key, packed)
+    return packed.done
+
+
+def compute(trial: Trial) -> Packed:
+    """Compute a trial and return what came of it, a failure too; only what ends a run is raised."""
     start = time.perf_counter()
     try:
         outcome = trial.compute()
-        store.write(trial, outcome, time.perf_counter() - start)
+        return pack(trial, outcome, time.perf_counter() - start)
     except _ENDING:
         raise
     except (Exception, SystemExit) as error:
-        store.fail(trial, _reason(error), time.perf_counter() - start)
-        return False
-    return True
+        return pack_failure(trial, _reason(error), time.perf_counter() - start)
 
 
 def _reason(error: BaseException) -> str:
@@ -51,21 +57,24 @@ def _reason(error: BaseException) -> str:
     return "\n".join([f"{type(error).__name__}: {error}", *lines[-_LINES:]])
 
 
-def serve(connection: Connection, root: Path, client: int) -> None:
-    """Compute trials as they come, until the client hangs up or dies."""
+def serve(connection: Connection, root: Path | None, client: int) -> None:
+    """Compute trials as they come, until the client hangs up or dies.
+
+    Results are stored under `root`, or sent to the client where that is None.
+    """
     threading.Thread(target=_watch, args=(client,), daemon=True).start()
     torch.set_num_threads(1)
     # A client that hangs up while this side is sending wants nothing more.
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        _serve(connection, Store(root))
+        _serve(connection, None if root is None else Store(root))
 
 
-def _serve(connection: Connection, store: Store) -> None:
+def _serve(connection: Connection, store: Store | None) -> None:
     connection.send(_READY)
     while True:
         trial = connection.recv()
         try:
-            connection.send(perform(trial, store))
+            connection.send(compute(trial) if store is None else perform(trial, store))
         except _ENDING as error:
             connection.send(error)
 
@@ -84,7 +93,7 @@ def _watch(client: int) -> None:
 class Worker:
     """The client's handle of one worker process: the trial that it has, and its answers."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path | None) -> None:
         self.trial: Trial | None = None
         self.ready = False
         self.connection, theirs = _SPAWN.Pipe()
@@ -103,8 +112,10 @@ class Worker:
         with suppress(OSError):  # A dead one is found out by `answer`.
             self.connection.send(trial)
 
-    def answer(self) -> bool | None:
+    def answer(self) -> bool | Packed | None:
         """Wait for a word: True done, False failed, None ready for the first trial.
+
+        A worker that does not store its results sends them in place of True or False.
 
         Raises EOFError where the worker died, and the StoreError or DataError that it met.
         """
@@ -115,7 +126,8 @@ class Worker:
         if isinstance(word, _ENDING):
             raise word
         self.ready, self.trial = True, None
-        return None if word == _READY else bool(word)
+        found: bool | Packed = word
+        return None if word == _READY else found
 
     def hang_up(self) -> None:
         """Let an idle worker end by itself."""
@@ -135,10 +147,11 @@ class Worker:
         return names.get(code, f"exit code {code}")
 
 
-def first_words(workers: list[Worker]) -> list[Worker]:
-    """Wait until some workers have answered or died, and return those."""
+def first_words(workers: list[Worker], timeout: float | None = None) -> list[Worker]:
+    """Wait until some workers have answered or died, and return those; none after `timeout`."""
     by_connection = {worker.connection: worker for worker in workers}
-    return [by_connection[found] for found in wait(list(by_connection))]  # type: ignore[index]
+    found = wait(list(by_connection), timeout)
+    return [by_connection[one] for one in found]  # type: ignore[index]
 
 
 @contextmanager

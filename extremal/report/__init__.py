@@ -7,6 +7,7 @@ from extremal.report.page import write_page
 from extremal.report.plot import plot
 from extremal.report.robustness import draw_robustness, save_robustness
 from extremal.report.table import rows_markdown, rows_table
+from extremal.report.trials import save_rows
 
 __all__ = [
     "draw",
@@ -17,6 +18,7 @@ __all__ = [
     "save_animation",
     "save_figure",
     "save_robustness",
+    "save_rows",
     "write_page",
     "write_report",
 ]

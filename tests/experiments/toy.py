@@ -57,6 +57,9 @@ def _misbehave(params: Mapping[str, Any]) -> None:
         sys.exit(3)
     if mode == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if mode == "kill parent":
+        os.kill(os.getppid(), signal.SIGKILL)
+        time.sleep(60.0)
     if mode == "kill once":
         try:
             Path(params["marker"]).touch(exist_ok=False)

@@ -1,0 +1,145 @@
+"""The cluster's side: a Dask worker hands each trial to a process of its own and waits for it.
+
+A process of its own, so that a trial that dies takes nothing along, a Dask worker of many threads
+computes many trials without their sharing Python's lock or torch's settings, and one that nobody
+waits for any more is ended at once. The processes are kept for the next trial, for a minute.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from distributed import get_worker
+
+from extremal.experiments.processes import died
+from extremal.experiments.sealed import Packed, pack_failure
+from extremal.experiments.store import Store
+from extremal.experiments.trial import Trial
+from extremal.experiments.worker import Worker, first_words
+
+_EVERY = 0.25  # seconds between looks at whether somebody still waits
+_STARTS = 3
+_WANTED = ("executing", "long-running", "resumed")
+_IDLE = 60.0  # seconds that a process waits for the next trial
+_idle: dict[Worker, float] = {}  # since when
+_janitors: list[threading.Thread] = []  # one, where a process waits
+_lock = threading.Lock()
+
+
+def compute_on_cluster(asked: bytes) -> Packed:
+    """Compute a trial on this Dask worker and return what came of it.
+
+    `asked` are a trial, the client's store, the name of a file in it, the number of retries and the
+    name of the task. Where this machine has the client's store, which that file tells, a result
+    that is there already is returned, and a new one is put there too, so that it stays if the
+    client dies. Raises the `DataError` that the trial met.
+    """
+    trial, root, token, retries, key = pickle.loads(asked)
+    store = Store(root) if Path(root, token).is_file() else None
+    there = None if store is None else store.packed(trial.key)
+    if there is not None and there.done:
+        return there
+    how = ""
+    for _ in range(retries + 1):
+        answer = _attempt(trial, key)
+        if isinstance(answer, Packed):
+            if store is not None:
+                store.put(trial.key, answer)
+            return answer
+        how = answer
+    return pack_failure(trial, died(how, retries + 1), 0.0)
+
+
+def _attempt(trial: Trial, key: str) -> Packed | str:
+    """What came of a trial, or how the process died that computed it."""
+    worker = _take()
+    worker.give(trial)
+    try:
+        while not first_words([worker], _EVERY):
+            _check_wanted(key)
+        answer = worker.answer()
+    except EOFError:
+        return worker.stop(at_once=False)
+    except ValueError:  # data that can't be had: the process itself is well
+        _give_back(worker)
+        raise
+    except BaseException:
+        worker.stop(at_once=True)
+        raise
+    assert isinstance(answer, Packed)
+    _give_back(worker)
+    return answer
+
+
+def _take() -> Worker:
+    """A process that is ready."""
+    with _lock:
+        while _idle:
+            worker, _ = _idle.popitem()
+            if worker.process.is_alive():
+                return worker
+            worker.stop(at_once=True)
+    for _ in range(_STARTS):
+        with _children_allowed():
+            worker = Worker(None)
+        try:
+            worker.answer()
+        except EOFError:
+            how = worker.stop(at_once=False)
+            continue
+        return worker
+    raise RuntimeError(f"processes for trials do not start on this worker ({how})")
+
+
+def _give_back(worker: Worker) -> None:
+    worker.trial = None
+    with _lock:
+        _idle[worker] = time.monotonic()
+        if not _janitors:
+            _janitors.append(threading.Thread(target=_send_home, daemon=True))
+            _janitors[0].start()
+
+
+def _send_home() -> None:
+    """End processes that have waited long enough, until none is left that waits."""
+    while True:
+        time.sleep(_IDLE / 10.0)
+        with _lock:
+            late = time.monotonic() - _IDLE
+            for worker in [worker for worker, since in _idle.items() if since < late]:
+                del _idle[worker]
+                worker.stop(at_once=True)
+            if not _idle:
+                _janitors.clear()
+                return
+
+
+def _check_wanted(key: str) -> None:
+    """End the trial where the task was cancelled, as when its client was killed."""
+    task = get_worker().state.tasks.get(key)
+    if task is None or task.state not in _WANTED:
+        raise RuntimeError(f"{key} was cancelled")
+
+
+@contextmanager
+def _children_allowed() -> Iterator[None]:
+    """Let this process start another one.
+
+    Python forbids it to daemons, which Dask's workers are, because children would outlive them;
+    ours watch their parent and end with it.
+    """
+    config: dict[str, Any] = getattr(multiprocessing.current_process(), "_config", {})
+    with _lock:
+        daemon = config.pop("daemon", None)
+        try:
+            yield
+        finally:
+            if daemon is not None:
+                config["daemon"] = daemon

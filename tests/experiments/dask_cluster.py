@@ -1,0 +1,67 @@
+"""A Dask scheduler and workers as processes of their own on loopback, to be killed by the tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from .client import until
+
+
+class Cluster:
+    """A scheduler, and workers that come and go."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.file, self.log = place, place / "scheduler.json", place / "log"
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start_scheduler(0)
+
+    def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
+        self.file.unlink(missing_ok=True)
+        place = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+        return self._start("dask_scheduler", *place, "--scheduler-file", str(self.file))
+
+    @property
+    def address(self) -> str:
+        until(lambda: self.file.is_file() and bool(self.file.read_text()))
+        found: str = json.loads(self.file.read_text())["address"]
+        return found
+
+    def start_worker(self, *options: str, path: str | None = None) -> subprocess.Popen[bytes]:
+        """A worker without a nanny, so that its process is the one that is started here."""
+        fixed = ["--no-nanny", "--no-dashboard", "--host", "127.0.0.1", "--nthreads", "1"]
+        spill = ["--local-directory", str(self.place)]
+        return self._start("dask_worker", self.address, *fixed, *spill, *options, path=path)
+
+    def _start(
+        self, module: str, *options: str, path: str | None = None
+    ) -> subprocess.Popen[bytes]:
+        search = os.pathsep.join(sys.path) if path is None else path
+        with open(self.log, "ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"distributed.cli.{module}", *options],
+                cwd=self.place,
+                env={**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"},
+                start_new_session=True,
+                stdout=log,
+                stderr=log,
+            )
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """As if the power had gone."""
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
