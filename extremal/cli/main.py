@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extremal._version import __version__
-from extremal.cli import bench, data, evaluate, experiments
+from extremal.cli import bench, data, evaluate, experiments, separation
 from extremal.experiments import StoreError
 
 app = typer.Typer(
@@ -25,6 +25,7 @@ _USAGE: type[Exception] = typer.BadParameter.__mro__[2]
 experiments.add_to(app)
 evaluate.add_to(app)
 data.add_to(app)
+separation.add_to(app)
 bench.add_to(app)
 
 

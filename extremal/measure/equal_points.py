@@ -24,7 +24,8 @@ def equal_pairs(data: Dataset, reference: Dataset | None) -> tuple[Pairs, Pairs]
     if reference is not None:
         for j, (digest, label) in enumerate(_rows(reference, kind)):
             first.setdefault(digest, {}).setdefault(label, j)
-    same, different = [], []
+    same: list[tuple[int, int]] = []
+    different: list[tuple[int, int]] = []
     for i, (digest, label) in enumerate(_rows(data, kind)):
         for known, j in first.get(digest, {}).items():
             pair = (i, j) if reference is not None else (j, i)

@@ -31,7 +31,7 @@ def by_coordinates(values: Tensor, other: Tensor, sample: Sample) -> Bound:
     lost = 0.0 if kind == torch.uint8 else 4.0 * _EPS * _largest(values, other)
 
     def bound(tile: Tile, limit: Tensor) -> Tensor:
-        a, b = one[:, tile[0]].unsqueeze(2), two[:, tile[1]]
+        a, b = one[:, tile[0]].unsqueeze(2), two[:, tile[1]]  # (coordinates, rows, 1)
         far = torch.zeros(a.shape[1], b.shape[1], dtype=kind)
         for k in range(len(a)):
             gap = torch.maximum(a[k], b[k]).sub_(torch.minimum(a[k], b[k]))
@@ -76,7 +76,9 @@ def by_products(values: Tensor, other: Tensor, sample: Sample) -> Bound:
     def bound(tile: Tile, limit: Tensor) -> Tensor:
         rows, columns = tile
         total = lengths[0][rows].unsqueeze(1) + lengths[1][columns].unsqueeze(0)
-        one, two = values[rows].float() - middle, other[columns].float() - middle
+        one, two = (
+            x.index_select(0, at).float() - middle for x, at in ((values, rows), (other, columns))
+        )
         found = torch.addmm(total, one, two.T, alpha=-2.0)
         found = found.sub_(2.0 * _EPS * dim * total).clamp_(min=0.0).sqrt_().sub_(lost)
         return found < limit.unsqueeze(1)

@@ -107,7 +107,7 @@ class Search:
             limit = self.best[one]
             if self.alone:
                 limit = torch.maximum(limit, self.best[two])
-            near = _length(_gap(self.some[one], self.other_some[two]), self.norm) < limit
+            near = _length(_gap(self.some, self.other_some, one, two), self.norm) < limit
             a, b = one[near], two[near]
             far = self._far(a, b)
             self._better(a, b, far)
@@ -119,7 +119,7 @@ class Search:
         return list(zip(i.split(at_once), j.split(at_once), strict=True))
 
     def _far(self, i: Tensor, j: Tensor) -> Tensor:
-        return _length(_gap(self.values[i], self.other_values[j]), self.norm)
+        return _length(_gap(self.values, self.other_values, i, j), self.norm)
 
     def _better(self, i: Tensor, j: Tensor, distance: Tensor) -> None:
         least = self.best.scatter_reduce(0, i, distance, "amin")
@@ -128,11 +128,13 @@ class Search:
         self.nearest[i[won]] = j[won]
 
 
-def _gap(one: Tensor, two: Tensor) -> Tensor:
-    """Absolute differences: exact in bytes, in float64 for anything else."""
-    if one.dtype == torch.uint8:
-        return torch.maximum(one, two).sub_(torch.minimum(one, two))
-    return (one.double() - two.double()).abs_()
+def _gap(one: Tensor, two: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """|one_i - two_j| of rows: exact in bytes, in float64 for anything else."""
+    # `index_select` copies whole rows; indexing goes byte by byte.
+    a, b = one.index_select(0, i), two.index_select(0, j)
+    if a.dtype == torch.uint8:
+        return torch.maximum(a, b).sub_(torch.minimum(a, b))
+    return (a.double() - b.double()).abs_()
 
 
 def _length(gap: Tensor, norm: Norm) -> Tensor:

@@ -242,6 +242,9 @@ def test_grid_parameters_grow_exponentially():
     counts = [models.GridNet(torch.zeros([5] * dim)).parameter_count for dim in (1, 2, 3, 4)]
     ratios = [b / a for a, b in itertools.pairwise(counts)]
     assert all(ratio > 5 for ratio in ratios)
+    # Those that docs/expressive-power.md gives.
+    counts = [models.GridNet(torch.zeros([21] * dim)).parameter_count for dim in (1, 2, 3, 4)]
+    assert counts == [213, 5550, 204_129, 5_834_946]
 
 
 def test_grid_refuses():

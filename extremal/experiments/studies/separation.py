@@ -15,6 +15,7 @@ from torch import Tensor
 
 from extremal import data, measure
 from extremal.data import DataError, Dataset
+from extremal.data.pictures import as_picture
 from extremal.experiments.trial import Outcome
 from extremal.measure import Separation
 
@@ -81,17 +82,8 @@ def _gap(found: Separation, test: Dataset, learn: Dataset, count: int) -> float:
 
 def _picture(one: Tensor, two: Tensor, pair: tuple[int, int]) -> Tensor:
     """Two images side by side, (height, 2 width + 1), colours averaged."""
-    parts = [_gray(one[pair[0]]), _gray(two[pair[1]])]
-    return torch.cat([parts[0], torch.zeros(len(parts[0]), 1), parts[1]], 1).float()
-
-
-def _gray(x: Tensor) -> Tensor:
-    """An image of one or three square planes as one of them; other points as one row."""
-    for planes in (1, 3):
-        size = round((len(x) / planes) ** 0.5)
-        if planes * size * size == len(x):
-            return x.float().reshape(planes, size, size).mean(0)
-    return x.float().reshape(1, -1)
+    left, right = (as_picture(x.float()).mean(2) for x in (one[pair[0]], two[pair[1]]))
+    return torch.cat([left, torch.zeros(len(left), 1), right], 1)
 
 
 def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:

@@ -144,7 +144,7 @@ def _error(
     train.adversarial(
         net,
         learn,
-        inner=train.Inner(_norm(params), radius, steps=params["inner_steps"]),
+        inner=train.Inner(_norm(params), radius, steps=params["inner_steps"] if radius else 1),
         loss="logistic",
         method="adam",
         lr=params["lr"],
