@@ -1,8 +1,7 @@
 """The search for nearest points of other classes, tile by tile.
 
 A lower bound of the distance rules nearly all pairs of a tile out; what is left is measured
-coordinate by coordinate, first on some of them. Within one data set each pair is
-met once. Memory is that of the data and a few tiles.
+coordinate by coordinate, first on some of them. Memory is that of the data and a few tiles.
 """
 
 from __future__ import annotations
@@ -36,6 +35,9 @@ class Search:
 
     def __init__(self, data: Dataset, other: Dataset, norm: Norm, *, alone: bool) -> None:
         self.norm, self.alone = norm, alone
+        # In linf most distances are nearly equal, and a bound by the best of one point of a pair
+        # rules out so many more pairs than by that of either that meeting each twice is cheaper.
+        self.once = alone and norm != "linf"
         self.steps = _steps(data, other) if norm == "linf" else None
         self.values = _whole(data.x, self.steps)
         self.other_values = self.values if alone else _whole(other.x, self.steps)
@@ -55,20 +57,20 @@ class Search:
         return self.best / (self.steps or 1)
 
     def tiles(self) -> list[Tile]:
-        """Tiles of all pairs, far points first; within one data set those above the diagonal."""
+        """Tiles of all pairs, far points first; where each is met once, those from i to j >= i."""
         rows = self.best.argsort(descending=True)
         columns = rows if self.alone else torch.arange(len(self.other_values))
         return [
             (rows[first : first + _ROWS], columns[start : start + _COLUMNS])
             for first in range(0, len(rows), _ROWS)
-            for start in range(first if self.alone else 0, len(columns), _COLUMNS)
+            for start in range(first if self.once else 0, len(columns), _COLUMNS)
         ]
 
     def look(self, tile: Tile) -> None:
         """Better the best distances by the pairs of one tile."""
         rows, columns = tile
         limit = self.best[rows]
-        if self.alone:  # a pair may be the best of either of its points
+        if self.once:  # a pair may be the best of either of its points
             limit = limit.clamp(min=float(self.best[columns].max()))
         near = self.bound(tile, limit)
         near &= self.y[rows].unsqueeze(1) != self.other_y[columns]
@@ -105,7 +107,7 @@ class Search:
         """Measure pairs, but for those that some coordinates tell to be too far apart."""
         for one, two in self._parts(i, j):
             limit = self.best[one]
-            if self.alone:
+            if self.once:
                 limit = torch.maximum(limit, self.best[two])
             near = _length(_gap(self.some, self.other_some, one, two), self.norm) < limit
             a, b = one[near], two[near]

@@ -29,11 +29,15 @@ def smallest_width(params: Mapping[str, Any], generator: torch.Generator) -> Out
     reached is recorded as twice the largest tried, and `unreached` counts them.
 
     The slope is that of log2(width) against the size, by least squares, with its 95 % interval.
+    On a lattice `plane_clean` and `plane_robust` are errors of the plane that separates it, d + 1
+    parameters: the largest clean and the smallest robust one over sizes.
     """
     _check.choice("problem", params["problem"], PROBLEMS)
-    robust, clean, separations, covers = [], [], [], []
+    robust, clean, separations, covers, planes = [], [], [], [], []
     for size in params["sizes"]:
         source, learn, test = problem(params, size, generator)
+        if isinstance(source, LatticeCells):
+            planes.append(_plane(params, source, test, generator))
         separations.append(source.separation)
         robust.append(_least(params, learn, test, params["radius"], generator))
         clean.append(_least(params, learn, test, 0.0, generator))
@@ -48,6 +52,8 @@ def smallest_width(params: Mapping[str, Any], generator: torch.Generator) -> Out
             "separation": separations,
             "unreached": float(sum(width > widest for width in robust)),
             "clean_largest": max(clean),
+            "plane_clean": max((error for error, _ in planes), default=math.nan),
+            "plane_robust": min((error for _, error in planes), default=math.nan),
             **_named("robust", fitted(params["sizes"], robust)),
             **_named("clean", fitted(params["sizes"], clean)),
             **_named("cover", fitted(params["sizes"], covers)),
@@ -83,6 +89,22 @@ def problem(
         for each in (params["train_each"], params["test_each"])
     )
     return source, learn, test
+
+
+def _plane(
+    params: Mapping[str, Any], source: LatticeCells, test: Dataset, generator: torch.Generator
+) -> tuple[float, float]:
+    """The clean and the robust error of the sign of the last coordinate's offset."""
+    net = models.mlp(source.dim, (), generator=generator)
+    plane = net[0]
+    assert isinstance(plane, torch.nn.Linear)
+    with torch.no_grad():
+        plane.weight.copy_(torch.eye(source.dim)[-1:])
+        plane.bias.fill_(-0.5)
+    found = attack.run(
+        net, test.x, test.y, norm="linf", radius=params["radius"], steps=5, generator=generator
+    )
+    return 1.0 - measure.accuracy(net, test), float(found.success.double().mean())
 
 
 def fitted(sizes: Sequence[float], widths: Sequence[float]) -> tuple[float, float, float]:

@@ -94,6 +94,8 @@ experiment = Experiment(
             "lattice",
         ),
         _claim("lattice: largest clean width", "clean_largest", 2.0, "below", _LINEAR, "lattice"),
+        _claim("lattice: a plane's clean error", "plane_clean", 0.0, "below", _LINEAR, "lattice"),
+        _claim("lattice: its robust error", "plane_robust", 1.0, "above", _LINEAR, "lattice"),
         _claim(
             "torus: doublings of the robust width a dimension k",
             "robust_slope",
