@@ -18,7 +18,7 @@ from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
 from extremal.certify.lipschitz import lipschitz_radii
 from extremal.certify.reduced import FEW, StandIn, shared_out, stand_ins
 from extremal.data.dataset import Box
-from extremal.models import double, is_shallow, margin
+from extremal.models import Provable, double, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
 BATCH = 256  # points at a time,
@@ -85,9 +85,10 @@ def certificate(
     For a `PReLUNet` or a `Grouped` one. l2: the closed form for clustered neurons, linear bounds
     ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
     and linf: linear bounds within the box; "tight" also takes what the l2 ball around theirs gives.
-    Any other network that is a chain of linear layers and known activations: its Lipschitz
-    constant. `attacked` (n, dim) may hold points that are known to break the class in l2 without a
-    box (`attack.minimal`'s x_adv), to save finding them. Deterministic.
+    A `Provable` network: the radii that its construction proves. Any other network that is a chain
+    of linear layers and known activations: its Lipschitz constant. `attacked` (n, dim) may hold
+    points that are known to break the class in l2 without a box (`attack.minimal`'s x_adv), to save
+    finding them. Deterministic.
     """
     y = check_points(net, x, y)
     _check.choice("norm", norm, NORMS)
@@ -104,6 +105,10 @@ def certificate(
     if attacked is not None:
         _check.finite("attacked", attacked)
     found = _Found.nothing(x, norm)
+    if isinstance(net, Provable):
+        radii = _proven(net, x, y, norm, batch)
+        found.raise_to(torch.arange(len(x), device=x.device), radii, "construction")
+        return found.certificate(False)
     if not is_shallow(net):
         radii = lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1])
         found.raise_to(torch.arange(len(x), device=x.device), radii, "lipschitz")
@@ -236,3 +241,15 @@ def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     with torch.no_grad():
         parts = [margin(twin, x[at].double(), y[at]) for at in batches(len(x), BATCH)]
     return torch.cat(parts)
+
+
+def _proven(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: int) -> Tensor:
+    """What a construction proves, 0 where the network itself is wrong: no proof trusts itself."""
+    twin, right = double(net), _margins(net, x, y) > 0
+    assert isinstance(twin, Provable)
+    with torch.no_grad():
+        parts = [
+            twin.proven_radii(x[at].double(), y[at], norm)  # type: ignore[arg-type]  # checked
+            for at in batches(len(x), batch)
+        ]
+    return torch.where(right, torch.cat(parts), 0.0)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extremal._version import __version__
-from extremal.cli import bench, data, evaluate, experiments, store, sweep
+from extremal.cli import bench, data, evaluate, experiments, separation, store, sweep
 from extremal.experiments import StoreError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ sweep.add_to(app)
 store.add_to(app)
 evaluate.add_to(app)
 data.add_to(app)
+separation.add_to(app)
 bench.add_to(app)
 
 

@@ -55,7 +55,9 @@ def read_points(
     _check.integer("--points", points, minimum=1)
     asked = None if box is None else _box(box)
     known = data in TABLE
-    found = load(data, progress=progress)[SPLITS.index(split)] if known else _read(data)
+    found = (
+        load(data, progress=progress)[SPLITS.index(split)] if known else read_file(data, "--data")
+    )
     whole = Dataset(found.x, found.y, box=found.box if box is None else asked)
     rows = torch.arange(min(points, len(whole)))
     if shuffle:
@@ -64,15 +66,16 @@ def read_points(
     return Points(whole.take(rows), len(whole), shuffle, split if known else None)
 
 
-def _read(data: str) -> Dataset:
+def read_file(data: str, option: str) -> Dataset:
+    """The points of a file; what is wrong with it is said of the option that named it."""
     known = f"be one of {', '.join(TABLE)}, or a file that ends in {' or '.join(KINDS)}"
-    _check.require(Path(data).suffix in KINDS, "--data", known, data)
+    _check.require(Path(data).suffix in KINDS, option, known, data)
     try:
         return load_features(data)
     except ValueError as error:
         told = str(error)
         own = told.startswith("path ")  # what is said of the file; else of its points
-        raise ValueError(f"--data{told.removeprefix('path')}" if own else told) from None
+        raise ValueError(f"{option}{told.removeprefix('path')}" if own else told) from None
 
 
 def _box(text: str) -> tuple[float, float] | None:

@@ -6,15 +6,19 @@ from extremal.data.features import load_features
 from extremal.data.fetch import DataError
 from extremal.data.folders import ImageFolder, image_folder, load_folder
 from extremal.data.images import load, published_split
+from extremal.data.manifold import ManifoldCells
 from extremal.data.mixture import OrthonormalMixture
 from extremal.data.orthogonal import OrthogonalClusters
 from extremal.data.patches import Patches
+from extremal.data.separated import LatticeCells, separated_points
 
 __all__ = [
     "Clusters",
     "DataError",
     "Dataset",
     "ImageFolder",
+    "LatticeCells",
+    "ManifoldCells",
     "OrthogonalClusters",
     "OrthonormalMixture",
     "Patches",
@@ -25,4 +29,5 @@ __all__ = [
     "load_folder",
     "published_split",
     "random_centers",
+    "separated_points",
 ]

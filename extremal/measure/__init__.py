@@ -14,7 +14,6 @@ from extremal.measure.decomposition import (
 from extremal.measure.directions import ExtremalDirections, extremal_directions
 from extremal.measure.distances import Distance, Supremum, distance, supremum
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
-from extremal.measure.neighbours import Separation, separation
 from extremal.measure.neurons import (
     Following,
     balancedness,
@@ -24,6 +23,7 @@ from extremal.measure.neurons import (
     stable_rank,
 )
 from extremal.measure.patches import PatchFeatures, patch_features
+from extremal.measure.separation import Separation, separation
 
 __all__ = [
     "KKT",

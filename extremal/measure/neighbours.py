@@ -1,246 +1,168 @@
-"""How far apart classes are: each point's nearest neighbour of another class, exactly.
+"""The search for nearest points of other classes, tile by tile.
 
-Pairs are looked at in tiles. A lower bound of the distance, mostly by a matrix product, rules nearly
-all of a tile out; what is left is measured coordinate by coordinate in float64. Memory is that of
-a few tiles.
+A lower bound of the distance rules nearly all pairs of a tile out; what is left is measured
+coordinate by coordinate, first on some of them. Memory is that of the data and a few tiles.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from extremal import _check
-from extremal._progress import Bar, Progress
 from extremal.data import Dataset
+from extremal.measure.lower_bounds import Bound, Tile, by_coordinates, by_products, by_sums
 
 Norm = Literal["linf", "l2", "l1"]
-Tile = tuple[slice, slice]
-Bound = Callable[[Tile], Tensor]  # (rows, columns) of lower bounds
+NORMS: tuple[Norm, ...] = ("linf", "l2", "l1")
 
-_ROWS, _COLUMNS = 512, 2048  # of a tile
-_PAIRS = 4096  # that are measured at a time
+_ROWS, _COLUMNS = 1024, 2048  # of a tile
+_VALUES = 1 << 22  # that are measured at a time
 _FIRST = 4000  # points that a first guess of the nearest one is among
-_GUESSES = 4  # of them for each point
-_LOOKED_AT = 1024  # coordinates at most that a bound in l-inf looks at
-_LEVELS = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5)  # shares of values that "low" may mean there
-_RUN = 8  # neighbouring coordinates that a bound in l1 adds up
-_EPS = torch.finfo(torch.float32).eps  # bounds are in float32, and give away what that may lose
+_GUESSES = 8  # of them for each point
+_SOME = 256  # coordinates, evenly spaced, that pairs are measured on first
+_STEPS = (255, 256, 16)  # of values in [0, 1] that are taken as whole numbers
+_OFF = 1e-3  # of a step, that such a value may be off
 
 
-@dataclass(frozen=True, eq=False)
-class Separation:
-    """Distances (n,) of points to the nearest point of another class, and which that is, (n,).
+class Search:
+    """The best distances so far, (n,) in units of 1/`steps`, and the tiles that may better them.
 
-    `pairs` are (point, nearest) at the smallest distance; in the case of one data set each of them
-    once. `conflicts` are those at distance 0: equal points with different labels. `repeated`
-    counts points that equal an earlier one of their own class, in the data looked at.
+    `values` and `other_values` are what distances are between: the points as they are, or whole
+    numbers 0..255 where the data are a multiple of a step and the norm is linf.
     """
-
-    norm: Norm
-    distance: Tensor
-    nearest: Tensor
-    pairs: tuple[tuple[int, int], ...]
-    repeated: int
-
-    @property
-    def minimum(self) -> float:
-        """The smallest distance between two classes."""
-        return float(self.distance.min())
-
-    @property
-    def mean(self) -> float:
-        """The mean over points."""
-        return float(self.distance.mean())
-
-    @property
-    def conflicts(self) -> tuple[tuple[int, int], ...]:
-        """Equal points with different labels."""
-        return self.pairs if self.minimum == 0.0 else ()
-
-
-def separation(
-    data: Dataset,
-    reference: Dataset | None = None,
-    *,
-    norm: Norm = "linf",
-    progress: bool | Progress = False,
-) -> Separation:
-    """For each point of `data` the nearest point of another class in `reference`, or in `data`.
-
-    Yang et al. 2020, as cited by Li et al. 2022: all pairs of different labels count.
-    """
-    _check.choice("norm", norm, ("linf", "l2", "l1"))
-    _check.instance("data", data, Dataset, "be a Dataset")
-    other = data if reference is None else reference
-    _check.instance("reference", other, Dataset, "be a Dataset or None")
-    _check.require(other.dim == data.dim, "reference", f"have {data.dim} coordinates", other.dim)
-    known = set(data.y.unique().tolist())
-    seen = set(other.y.unique().tolist())
-    lonely = sorted(label for label in known if not seen - {label})
-    _check.require(not lonely, "reference", f"have points of classes other than {lonely}", "none")
-    search = _Search(data, other, norm, alone=reference is None)
-    tiles = list(search.tiles())
-    with Bar("separation", len(tiles), progress) as bar:
-        for count, tile in enumerate(tiles, start=1):
-            search.look(tile)
-            bar.done(count)
-    return Separation(norm, search.best, search.nearest, search.pairs(), _repeated(data))
-
-
-class _Search:
-    """The best distances so far, and the tiles that may better them."""
 
     def __init__(self, data: Dataset, other: Dataset, norm: Norm, *, alone: bool) -> None:
-        self.exact_x, self.exact_other = data.x, other.x
-        self.x, self.other_x = data.x.float(), other.x.float()
-        self.y, self.other_y = data.y, other.y
         self.norm, self.alone = norm, alone
+        # In linf most distances are nearly equal, and a bound by the best of one point of a pair
+        # rules out so many more pairs than by that of either that meeting each twice is cheaper.
+        self.once = alone and norm != "linf"
+        self.steps = _steps(data, other) if norm == "linf" else None
+        self.values = _whole(data.x, self.steps)
+        self.other_values = self.values if alone else _whole(other.x, self.steps)
+        self.y, self.other_y = data.y.to(torch.int32), other.y.to(torch.int32)
         self.best = torch.full((len(data),), torch.inf, dtype=torch.float64)
         self.nearest = torch.zeros(len(data), dtype=torch.long)
-        self.largest = max(float(self.x.abs().max()), float(self.other_x.abs().max()))
-        self._guess()
-        self.bound = {"linf": _by_levels, "l2": _by_products, "l1": _by_sums}[norm](self)
+        self._guess(data.x, other.x)
+        some = slice(None, None, max(1, data.dim // _SOME))
+        self.some = self.values[:, some].contiguous()
+        self.other_some = self.some if alone else self.other_values[:, some].contiguous()
+        make = {"linf": by_coordinates, "l2": by_products, "l1": by_sums}[norm]
+        self.bound: Bound = make(self.values, self.other_values, self._sample())
 
-    def tiles(self) -> Iterator[Tile]:
-        """All of them, row by row."""
-        for first in range(0, len(self.x), _ROWS):
-            for column in range(0, len(self.other_x), _COLUMNS):
-                yield slice(first, first + _ROWS), slice(column, column + _COLUMNS)
+    @property
+    def distance(self) -> Tensor:
+        """The best distances (n,) in the points' own units."""
+        return self.best / (self.steps or 1)
+
+    def tiles(self) -> list[Tile]:
+        """Tiles of all pairs, far points first; where each is met once, those from i to j >= i."""
+        rows = self.best.argsort(descending=True)
+        columns = rows if self.alone else torch.arange(len(self.other_values))
+        return [
+            (rows[first : first + _ROWS], columns[start : start + _COLUMNS])
+            for first in range(0, len(rows), _ROWS)
+            for start in range(first if self.once else 0, len(columns), _COLUMNS)
+        ]
 
     def look(self, tile: Tile) -> None:
         """Better the best distances by the pairs of one tile."""
         rows, columns = tile
-        lower = self.bound(tile)
-        lower.masked_fill_(self.y[rows].unsqueeze(1) == self.other_y[columns], torch.inf)
-        i, j = (lower < self.best[rows].unsqueeze(1)).nonzero(as_tuple=True)
-        self._measure(rows.start + i, columns.start + j)
+        limit = self.best[rows]
+        if self.once:  # a pair may be the best of either of its points
+            limit = limit.clamp(min=float(self.best[columns].max()))
+        near = self.bound(tile, limit)
+        near &= self.y[rows].unsqueeze(1) != self.other_y[columns]
+        i, j = near.nonzero(as_tuple=True)
+        self._measure(rows[i], columns[j])
 
-    def _guess(self) -> None:
+    def within(self, i: int, distance: float) -> list[int]:
+        """All points of another class that are at most so far from point i, in units of steps."""
+        other = torch.nonzero(self.other_y != self.y[i]).squeeze(1)
+        one = torch.full_like(other, i)
+        far = [self._far(a, b) for a, b in self._parts(one, other)]
+        return [int(j) for j in other[torch.cat(far) <= distance]]
+
+    def _guess(self, x: Tensor, other_x: Tensor) -> None:
         """Measure a few points each, those next in l2 among some that are evenly spaced."""
-        some = torch.linspace(0, len(self.other_x) - 1, min(_FIRST, len(self.other_x))).long()
-        few = self.other_x[some]
-        for part in torch.arange(len(self.x)).split(_ROWS):
-            far = torch.cdist(self.x[part], few)
+        some = torch.linspace(0, len(other_x) - 1, min(_FIRST, len(other_x))).long()
+        few = other_x[some].float()
+        for part in torch.arange(len(x)).split(_ROWS):
+            far = torch.cdist(x[part].float(), few)
             far.masked_fill_(self.y[part].unsqueeze(1) == self.other_y[some], torch.inf)
             near = far.topk(min(_GUESSES, len(some)), largest=False)
             i, k = near.values.isfinite().nonzero(as_tuple=True)
-            self._measure(part[i], some[near.indices[i, k]])
+            for one, two in self._parts(part[i], some[near.indices[i, k]]):
+                self._better(one, two, self._far(one, two))
+
+    def _sample(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Random pairs and the best distances of their first points, to choose a bound by."""
+        g = torch.Generator().manual_seed(0)
+        i = torch.randint(len(self.values), (_FIRST // 2,), generator=g)
+        j = torch.randint(len(self.other_values), (_FIRST // 2,), generator=g)
+        return self.values[i], self.other_values[j], self.best[i]
 
     def _measure(self, i: Tensor, j: Tensor) -> None:
-        for one, two in zip(i.split(_PAIRS), j.split(_PAIRS), strict=True):
-            gap = (self.exact_x[one].double() - self.exact_other[two].double()).abs_()
-            distance = _length(gap, self.norm)
-            least = self.best.scatter_reduce(0, one, distance, "amin")
-            won = (distance == least[one]) & (distance < self.best[one])
-            self.best = least
-            self.nearest[one[won]] = two[won]
+        """Measure pairs, but for those that some coordinates tell to be too far apart."""
+        for one, two in self._parts(i, j):
+            limit = self.best[one]
+            if self.once:
+                limit = torch.maximum(limit, self.best[two])
+            near = _length(_gap(self.some, self.other_some, one, two), self.norm) < limit
+            a, b = one[near], two[near]
+            far = self._far(a, b)
+            self._better(a, b, far)
+            if self.alone:
+                self._better(b, a, far)
 
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Where the smallest distance is attained, in order."""
-        at = (self.best == self.best.min()).nonzero().squeeze(1).tolist()
-        found = [(i, int(self.nearest[i])) for i in at]
-        if self.alone:
-            found = [(min(pair), max(pair)) for pair in found]
-        return tuple(sorted(set(found)))
+    def _parts(self, i: Tensor, j: Tensor) -> list[tuple[Tensor, Tensor]]:
+        at_once = max(1, _VALUES // self.values.shape[1])
+        return list(zip(i.split(at_once), j.split(at_once), strict=True))
+
+    def _far(self, i: Tensor, j: Tensor) -> Tensor:
+        return _length(_gap(self.values, self.other_values, i, j), self.norm)
+
+    def _better(self, i: Tensor, j: Tensor, distance: Tensor) -> None:
+        least = self.best.scatter_reduce(0, i, distance, "amin")
+        won = (distance == least[i]) & (distance < self.best[i])
+        self.best = least
+        self.nearest[i[won]] = j[won]
+
+
+def _gap(one: Tensor, two: Tensor, i: Tensor, j: Tensor) -> Tensor:
+    """|one_i - two_j| of rows: exact in bytes, in float64 for anything else."""
+    # `index_select` copies whole rows; indexing goes byte by byte.
+    a, b = one.index_select(0, i), two.index_select(0, j)
+    if a.dtype == torch.uint8:
+        return torch.maximum(a, b).sub_(torch.minimum(a, b))
+    return (a.double() - b.double()).abs_()
 
 
 def _length(gap: Tensor, norm: Norm) -> Tensor:
-    """The norm of each row of absolute values."""
+    """The norm of each row of absolute values, in float64."""
     if norm == "linf":
-        return gap.amax(1)
+        return gap.amax(1).double()
     return gap.sum(1) if norm == "l1" else gap.square().sum(1).sqrt()
 
 
-def _by_levels(search: _Search) -> Bound:
-    """Infinite where a coordinate tells a pair to be farther apart than the best of its point.
-
-    With t the best distance of a point a, a coordinate with a >= low + t and b <= low, or with
-    a <= high - t and b >= high, is enough. A matrix product counts such coordinates. Looked at are
-    those of the largest variance.
-    """
-    spread = search.other_x.var(0)
-    chosen = spread.topk(min(_LOOKED_AT, len(spread))).indices
-    low, high = _levels(search, chosen)
-    one, two = search.x[:, chosen], search.other_x[:, chosen]
-    beyond = 4.0 * _EPS * search.largest
-
-    def bound(tile: Tile) -> Tensor:
-        a, b = one[tile[0]], two[tile[1]]
-        t = (search.best[tile[0]].float() + beyond).unsqueeze(1)
-        left = torch.cat([a >= low + t, a <= high - t], dim=1).float()
-        right = torch.cat([b <= low, b >= high], dim=1).float()
-        return torch.where(left @ right.T > 0.5, torch.inf, 0.0)
-
-    return bound
+def _steps(data: Dataset, other: Dataset) -> int | None:
+    """The number of steps between 0 and 1 that all values are whole multiples of, if there is."""
+    return next((n for n in _STEPS if all(_are_whole(x, n) for x in (data.x, other.x))), None)
 
 
-def _levels(search: _Search, chosen: Tensor) -> tuple[float, float]:
-    """The levels "low" and "high" that rule out the most of some pairs."""
-    g = torch.Generator().manual_seed(0)
-    i = torch.randint(len(search.x), (_FIRST,), generator=g)
-    j = torch.randint(len(search.other_x), (_FIRST,), generator=g)
-    a, b = search.x[i][:, chosen], search.other_x[j][:, chosen]
-    t = search.best[i].float().unsqueeze(1)
-    ordered = b.flatten()[:: max(1, b.numel() // 100_000)].sort().values
-    known = [ordered[round(share * (len(ordered) - 1))] for share in _LEVELS]
-    tops = [ordered[round((1.0 - share) * (len(ordered) - 1))] for share in _LEVELS]
-    low = max(known, key=lambda level: int(((b <= level) & (a >= level + t)).any(1).sum()))
-    high = max(tops, key=lambda level: int(((b >= level) & (a <= level - t)).any(1).sum()))
-    return float(low), float(high)
+def _are_whole(x: Tensor, steps: int) -> bool:
+    """Whether all values are k/steps with k in 0..255, looked at in parts."""
+    for part in x.split(_ROWS):
+        scaled = part * steps
+        whole = scaled.round()
+        off = float((scaled - whole).abs().max())
+        if off > _OFF or float(whole.min()) < 0 or float(whole.max()) > 255:
+            return False
+    return True
 
 
-def _by_products(search: _Search) -> Bound:
-    """The l2 distance from a matrix product: |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b>."""
-    middle = search.x.mean(0)
-    one, two = search.x - middle, search.other_x - middle
-    lengths = [x.square().sum(1) for x in (one, two)]
-    dim = search.x.shape[1]
-    lost = 4.0 * _EPS * dim**0.5 * search.largest  # in x and in the means
-
-    def bound(tile: Tile) -> Tensor:
-        rows, columns = tile
-        total = lengths[0][rows].unsqueeze(1) + lengths[1][columns].unsqueeze(0)
-        found = torch.addmm(total, one[rows], two[columns].T, alpha=-2.0)
-        return found.sub_(2.0 * _EPS * dim * total).clamp_(min=0.0).sqrt_().sub_(lost)
-
-    return bound
-
-
-def _by_sums(search: _Search) -> Bound:
-    """The l1 distance of sums over runs of coordinates, and |a - b| >= (a - b)^2 / the widest."""
-    sums = [_runs(search.x), _runs(search.other_x)]
-    by_products = _by_products(search)
-    both = (search.x, search.other_x)
-    widest = max(float(x.max()) for x in both) - min(float(x.min()) for x in both)
-    count = sums[0].shape[1]
-    lost = 4.0 * _EPS * _RUN * _RUN * count * search.largest
-
-    def bound(tile: Tile) -> Tensor:
-        first = by_products(tile).clamp_(min=0.0).square_().div_(max(widest, 1e-30))
-        second = torch.cdist(sums[0][tile[0]], sums[1][tile[1]], p=1.0)
-        second.mul_(1.0 - 2.0 * _EPS * count).sub_(lost)
-        return torch.maximum(first.mul_(1.0 - 4.0 * _EPS), second)
-
-    return bound
-
-
-def _runs(x: Tensor) -> Tensor:
-    """Sums of neighbouring coordinates, which are alike in images."""
-    whole = x.shape[1] // _RUN * _RUN
-    parts = [x[:, :whole].unflatten(1, (-1, _RUN)).sum(2), x[:, whole:].sum(1, keepdim=True)]
-    return torch.cat(parts, dim=1).contiguous()
-
-
-def _repeated(data: Dataset) -> int:
-    """How many points equal an earlier one of their own class."""
-    seen = {
-        (int(label), hashlib.sha256(row.numpy().tobytes()).digest())
-        for row, label in zip(data.x.contiguous(), data.y, strict=True)
-    }
-    return len(data) - len(seen)
+def _whole(x: Tensor, steps: int | None) -> Tensor:
+    if steps is None:
+        return x
+    return torch.cat([(part * steps).round_().to(torch.uint8) for part in x.split(_ROWS)])

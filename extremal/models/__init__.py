@@ -8,10 +8,12 @@ from extremal.models.averaging import (
 )
 from extremal.models.convolution import ConvPReLU, PReLUConv2d
 from extremal.models.deep import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
+from extremal.models.distance_ratio import DistanceRatio
 from extremal.models.effective import Polar, Reduction, polar, reductions
 from extremal.models.extractor import extractor, features, through
 from extremal.models.files import load, load_noted, save
 from extremal.models.foreign import from_authors, from_torch
+from extremal.models.grid import GridNet, ratio_grid, ratio_side
 from extremal.models.grouped import Grouped
 from extremal.models.initial import (
     Balanced,
@@ -30,9 +32,12 @@ from extremal.models.margins import (
     margin_gradient,
     output_margins,
 )
+from extremal.models.memoriser import Memoriser, cover, cover_network
+from extremal.models.nearest_centre import NearestCentre
 from extremal.models.patch import PatchCNN, SmoothedReLU
 from extremal.models.prelu import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
+from extremal.models.provable import Provable
 from extremal.models.reference import (
     BayesClassifier,
     average_classifier,
@@ -51,12 +56,16 @@ __all__ = [
     "Blocks",
     "ConvPReLU",
     "DeepPReLU",
+    "DistanceRatio",
     "Explicit",
     "Gaussian",
+    "GridNet",
     "Grouped",
     "Initialisation",
     "Kaiming",
     "LogOdds",
+    "Memoriser",
+    "NearestCentre",
     "PReLUConv2d",
     "PReLULayer",
     "PReLUNet",
@@ -65,6 +74,7 @@ __all__ = [
     "Polar",
     "PowerReLU",
     "Preparation",
+    "Provable",
     "Reduction",
     "Shallow",
     "SmoothedReLU",
@@ -75,6 +85,8 @@ __all__ = [
     "best_gap",
     "check_outputs",
     "core",
+    "cover",
+    "cover_network",
     "decoupled_classifier",
     "double",
     "extractor",
@@ -89,6 +101,8 @@ __all__ = [
     "mlp",
     "output_margins",
     "polar",
+    "ratio_grid",
+    "ratio_side",
     "read_like",
     "reductions",
     "save",

@@ -4,6 +4,7 @@ from extremal.report.animate import save_animation
 from extremal.report.figure import draw, save_figure
 from extremal.report.files import write_report
 from extremal.report.page import write_page
+from extremal.report.pairs import draw_pairs, save_pairs
 from extremal.report.plot import plot
 from extremal.report.robustness import draw_robustness, save_robustness
 from extremal.report.table import rows_markdown, rows_table
@@ -11,12 +12,14 @@ from extremal.report.trials import save_rows
 
 __all__ = [
     "draw",
+    "draw_pairs",
     "draw_robustness",
     "plot",
     "rows_markdown",
     "rows_table",
     "save_animation",
     "save_figure",
+    "save_pairs",
     "save_robustness",
     "save_rows",
     "write_page",

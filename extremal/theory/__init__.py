@@ -19,6 +19,16 @@ from extremal.theory.bound import Bound
 from extremal.theory.clean import average_clean_bound, subclass_clean_bound
 from extremal.theory.concentration import subclass_accuracy_lower, subclass_accuracy_upper
 from extremal.theory.exact import average_accuracy, average_error
+from extremal.theory.expressive import (
+    Order,
+    clean_parameters,
+    generalisation_parameters,
+    grid_nodes_needed,
+    memoriser_parameters,
+    ratio_lipschitz,
+    ratio_radius,
+    training_parameters,
+)
 from extremal.theory.onset import growth_rate, onset_time
 from extremal.theory.patches import PatchWindow, patch_window
 from extremal.theory.phase import (
@@ -49,6 +59,7 @@ __all__ = [
     "TAIL_CONSTANT",
     "AlignmentError",
     "Bound",
+    "Order",
     "PatchWindow",
     "SmallNorms",
     "alignment_error",
@@ -65,14 +76,20 @@ __all__ = [
     "averaging_scale",
     "center_drift",
     "center_drift_floor",
+    "clean_parameters",
     "cosine_drift",
     "decoupled_radius",
     "field",
+    "generalisation_parameters",
+    "grid_nodes_needed",
     "growth_rate",
+    "memoriser_parameters",
     "onset_time",
     "patch_window",
     "power_product",
     "projected_field",
+    "ratio_lipschitz",
+    "ratio_radius",
     "slope_gap",
     "small_norms",
     "subclass_accuracy_lower",
@@ -83,5 +100,6 @@ __all__ = [
     "subclass_robust_bound",
     "tail_bound",
     "tail_probability",
+    "training_parameters",
     "unavoidable_error",
 ]

@@ -6,6 +6,7 @@ import torch
 from extremal import data
 from extremal.data import Dataset
 from extremal.measure import separation
+from extremal.measure.lower_bounds import telling
 
 POWER = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
 
@@ -36,7 +37,7 @@ def brute(one, two, norm):
 def test_distances_are_those_of_all_pairs(norm, dtype, shift, monkeypatch):
     monkeypatch.setattr("extremal.measure.neighbours._ROWS", 16)
     monkeypatch.setattr("extremal.measure.neighbours._COLUMNS", 48)
-    monkeypatch.setattr("extremal.measure.neighbours._FIRST", 7)
+    monkeypatch.setattr("extremal.measure.neighbours._FIRST", 8)
     learn, test = (points(n, seed=n, dtype=dtype, shift=shift) for n in (130, 61))
     far = brute(learn, learn, norm)
     found = separation(learn, norm=norm)
@@ -69,6 +70,41 @@ def test_conflicts_and_repeated_points_are_named():
     assert found.repeated == 2
     apart = separation(Dataset(x[:2], torch.tensor([0, 1])))
     assert (apart.conflicts, apart.pairs, apart.repeated) == ((), ((0, 1),), 0)
+
+
+def test_equal_points_of_two_sets():
+    x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]])
+    learn = Dataset(torch.cat([x, x[:1]]), torch.tensor([0, 1, 1, 0]))
+    test = Dataset(torch.tensor([[-0.0, 0.0], [1.0, 0.0], [5.0, 5.0]]).double(), learn.y[:3] * 0)
+    found = separation(test, learn)
+    assert found.duplicates == ((0, 0),)
+    assert found.conflicts == ((1, 1),)
+
+
+def test_minimum_and_mean_of_each_class():
+    x = torch.tensor([[0.0], [1.0], [3.0], [10.0]])
+    found = separation(Dataset(x, torch.tensor([0, 1, 1, 0])))
+    assert found.by_class == {0: (1.0, 4.0), 1: (1.0, 2.0)}
+
+
+def test_pixels_are_compared_as_whole_numbers():
+    """float32(k/255) differ from k/255, so that equal differences would not tie."""
+    g = generator(5)
+    whole = torch.randint(0, 256, (90, 40), generator=g)
+    y = torch.randint(0, 3, (90,), generator=g)
+    far = (whole.unsqueeze(1) - whole).abs().amax(2).double()
+    far[y.unsqueeze(1) == y] = torch.inf
+    for steps in (255, 256):
+        found = separation(Dataset(whole.float() / steps, y))
+        assert torch.equal(found.distance, far.min(1).values / steps)
+        at = (far == far.min()).nonzero().tolist()
+        assert set(found.pairs) == {(min(pair), max(pair)) for pair in at}
+
+
+def test_telling_coordinates_are_those_that_tell_most():
+    one, two = torch.zeros(4, 3), torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]])
+    chosen = telling(one, two, torch.full((4,), 0.5), count=3)
+    assert chosen.tolist() == [0, 1, 2]
 
 
 def test_all_pairs_at_the_smallest_distance_are_there():

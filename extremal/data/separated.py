@@ -1,0 +1,131 @@
+"""Separated sets in the cube: random points, and lattice cells that no small network follows."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal.data.dataset import Dataset
+
+_TRIES = 200  # draws for each point that is wanted
+
+
+def separated_points(
+    count: int,
+    dim: int,
+    *,
+    separation: float,
+    norm: Literal["linf", "l2", "l1"] = "linf",
+    generator: torch.Generator,
+) -> Dataset:
+    """Points (count, dim) uniform in the unit cube with random labels, classes `separation` apart.
+
+    A draw that is nearer to an earlier point of the other class is drawn again. float64, box (0,
+    1). Where the points do not fit it is a ValueError.
+    """
+    _check.integer("count", count, minimum=2)
+    _check.integer("dim", dim, minimum=1)
+    least = _check.number("separation", separation, minimum=0.0)
+    _check.choice("norm", norm, ("linf", "l2", "l1"))
+    _check.generator("generator", generator)
+    power = {"linf": math.inf, "l2": 2.0, "l1": 1.0}[norm]
+    x = torch.empty(count, dim, dtype=torch.float64)
+    y = torch.where(torch.rand(count, generator=generator) < 0.5, 1, -1)
+    y[0], y[1] = 1, -1  # so that both classes are there
+    for i in range(count):
+        other = x[:i][y[:i] != y[i]]
+        for _ in range(_TRIES):
+            draw = torch.rand(dim, generator=generator, dtype=torch.float64)
+            far = torch.linalg.vector_norm(other - draw, ord=power, dim=1)
+            if bool((far >= least).all()):
+                break
+        else:
+            rule = f"leave room for {count} points in {dim} dimensions"
+            _check.require(False, "separation", rule, f"{least:g}, with room for {i}")
+        x[i] = draw
+    return Dataset(x, y, box=(0.0, 1.0))
+
+
+class LatticeCells:
+    """Small cubes around the points of a lattice in the unit cube, each with a random label.
+
+    `side`^m cells stand at distance 1/side in linf, a cell is a cube of half width `noise`, and a
+    sample is uniform in a random cell. With `linear` False m = dim: the general case of Li et al.
+    2022, in which labels of exp(d) cells are arbitrary. With `linear` True m = dim - 1 and the last
+    coordinate is 1/2 + y `offset`: one neuron along it classifies all points, O(dim) parameters,
+    but an attack of radius >= offset hides it, so that a robust network has to know the labels of
+    all cells (the idea of Theorem 4.3; the construction is ours).
+
+    Labels are +1 for half of the cells, drawn by `generator`.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        side: int = 2,
+        *,
+        noise: float = 0.1,
+        linear: bool = False,
+        offset: float = 0.02,
+        generator: torch.Generator,
+    ) -> None:
+        self.linear = bool(linear)
+        self.dim = _check.integer("dim", dim, minimum=2 if linear else 1)
+        self.side = _check.integer("side", side, minimum=2)
+        self.noise = _check.number("noise", noise, minimum=0.0)
+        rule = f"be below half the lattice's spacing, {0.5 / side:g}"
+        _check.require(self.noise < 0.5 / side, "noise", rule, noise)
+        self.offset = _check.number("offset", offset, above=0.0, maximum=0.5)
+        self.labels = balanced_labels(self.side**self.axes, generator)
+
+    def __repr__(self) -> str:
+        kind = "linearly separable, " if self.linear else ""
+        return f"LatticeCells({kind}dim={self.dim}, side={self.side}, noise={self.noise:g})"
+
+    @property
+    def axes(self) -> int:
+        """m, the number of coordinates of the lattice."""
+        return self.dim - 1 if self.linear else self.dim
+
+    @property
+    def count(self) -> int:
+        """The number of cells."""
+        return len(self.labels)
+
+    @property
+    def separation(self) -> float:
+        """A linf distance that points of different cells have at least: 1/side - 2 noise."""
+        return 1.0 / self.side - 2.0 * self.noise
+
+    @property
+    def centers(self) -> Tensor:
+        """The cells' middles, (count, dim)."""
+        axis = (torch.arange(self.side, dtype=torch.float64) + 0.5) / self.side
+        places = torch.cartesian_prod(*[axis] * self.axes).reshape(-1, self.axes)
+        if not self.linear:
+            return places
+        return torch.cat([places, 0.5 + self.offset * self.labels.double().unsqueeze(1)], 1)
+
+    def sample(
+        self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
+    ) -> Dataset:
+        """Draw `count` points; `group` is the cell."""
+        _check.integer("count", count, minimum=1)
+        _check.generator("generator", generator)
+        _check.floating("dtype", dtype)
+        group = torch.randint(self.count, (count,), generator=generator)
+        shake = torch.rand(count, self.axes, generator=generator, dtype=torch.float64)
+        x = self.centers[group]
+        x[:, : self.axes] += self.noise * (2.0 * shake - 1.0)
+        return Dataset(x.to(dtype), self.labels[group], group, (0.0, 1.0), self)
+
+
+def balanced_labels(count: int, generator: torch.Generator) -> Tensor:
+    """-1 / +1 for `count` cells in random order, as many of one as of the other, or one more."""
+    _check.generator("generator", generator)
+    signs = torch.where(torch.arange(count) % 2 == 0, 1, -1)
+    return signs[torch.randperm(count, generator=generator)]

@@ -1,0 +1,180 @@
+"""The smallest width whose training reaches an error, clean or robust, as a problem grows.
+
+The study behind `li-2022/generalisation`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from extremal import _check, attack, measure, models, train
+from extremal.data import Dataset, LatticeCells, ManifoldCells
+from extremal.experiments.trial import Outcome
+
+PROBLEMS = ("lattice", "manifold", "ambient")
+# 97.5 % quantiles of Student's t by degrees of freedom.
+_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}
+
+
+def smallest_width(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """For each size of a problem the smallest of `widths` that reaches the `target` error.
+
+    One hidden layer of ReLUs with biases, trained by Adam on all points at once: on the points for
+    the clean error, on attacked ones (`train.adversarial`) for the robust error, which is that of
+    the strongest attack on fresh points. Of `starts` trainings the best counts. A width that is not
+    reached is recorded as twice the largest tried, and `unreached` counts them.
+
+    The slope is that of log2(width) against the size, by least squares, with its 95 % interval.
+    On a lattice `plane_clean` and `plane_robust` are errors of the plane that separates it, d + 1
+    parameters: the largest clean and the smallest robust one over sizes.
+    """
+    _check.choice("problem", params["problem"], PROBLEMS)
+    robust, clean, separations, covers, planes = [], [], [], [], []
+    for size in params["sizes"]:
+        source, learn, test = problem(params, size, generator)
+        if isinstance(source, LatticeCells):
+            planes.append(_plane(params, source, test, generator))
+        separations.append(source.separation)
+        robust.append(_least(params, learn, test, params["radius"], generator))
+        clean.append(_least(params, learn, test, 0.0, generator))
+        covers.append(float(len(models.cover(learn, params["reach"], _norm(params)))))
+    widest = max(params["widths"])
+    return Outcome(
+        {
+            "size": [float(size) for size in params["sizes"]],
+            "robust_width": robust,
+            "clean_width": clean,
+            "cover": covers,
+            "separation": separations,
+            "unreached": float(sum(width > widest for width in robust)),
+            "clean_largest": max(clean),
+            "plane_clean": max((error for error, _ in planes), default=math.nan),
+            "plane_robust": min((error for _, error in planes), default=math.nan),
+            **_named("robust", fitted(params["sizes"], robust)),
+            **_named("clean", fitted(params["sizes"], clean)),
+            **_named("cover", fitted(params["sizes"], covers)),
+        }
+    )
+
+
+def problem(
+    params: Mapping[str, Any], size: int, generator: torch.Generator
+) -> tuple[LatticeCells | ManifoldCells, Dataset, Dataset]:
+    """The data of one size: cells of random labels, points to learn from and to test on.
+
+    "lattice": linearly separable, 2^size cells in size + 1 dimensions, l-inf. "manifold": a torus
+    of dimension size in `dim` dimensions, l2. "ambient": one of dimension `intrinsic` in size.
+    """
+    source: LatticeCells | ManifoldCells
+    if params["problem"] == "lattice":
+        source = LatticeCells(
+            size + 1,
+            noise=params["noise"],
+            linear=True,
+            offset=params["offset"],
+            generator=generator,
+        )
+        cells = source.count
+    else:
+        over_k = params["problem"] == "manifold"
+        k, dim = (size, params["dim"]) if over_k else (params["intrinsic"], size)
+        source = ManifoldCells("torus", k, dim, gap=params["gap"], generator=generator)
+        cells = len(source.labels)
+    learn, test = (
+        source.sample(each * cells, generator=generator)
+        for each in (params["train_each"], params["test_each"])
+    )
+    return source, learn, test
+
+
+def _plane(
+    params: Mapping[str, Any], source: LatticeCells, test: Dataset, generator: torch.Generator
+) -> tuple[float, float]:
+    """The clean and the robust error of the sign of the last coordinate's offset."""
+    net = models.mlp(source.dim, (), generator=generator)
+    plane = net[0]
+    assert isinstance(plane, torch.nn.Linear)
+    with torch.no_grad():
+        plane.weight.copy_(torch.eye(source.dim)[-1:])
+        plane.bias.fill_(-0.5)
+    found = attack.run(
+        net, test.x, test.y, norm="linf", radius=params["radius"], steps=5, generator=generator
+    )
+    return 1.0 - measure.accuracy(net, test), float(found.success.double().mean())
+
+
+def fitted(sizes: Sequence[float], widths: Sequence[float]) -> tuple[float, float, float]:
+    """The least-squares slope of log2(width) in the size, and its 95 % interval by Student's t."""
+    x = torch.tensor(sizes, dtype=torch.float64)
+    y = torch.tensor(widths, dtype=torch.float64).log2()
+    free = len(x) - 2
+    _check.require(1 <= free <= max(_STUDENT), "sizes", "be 3 to 10 sizes", len(x))
+    spread = x - x.mean()
+    slope = float((spread * y).sum() / spread.square().sum())
+    rest = y - y.mean() - slope * spread
+    error = math.sqrt(float(rest.square().sum()) / free / float(spread.square().sum()))
+    return slope, slope - _STUDENT[free] * error, slope + _STUDENT[free] * error
+
+
+def _named(kind: str, fit: tuple[float, float, float]) -> dict[str, float]:
+    slope, low, high = fit
+    return {f"{kind}_slope": slope, f"{kind}_slope_low": low, f"{kind}_slope_high": high}
+
+
+def _norm(params: Mapping[str, Any]) -> Any:
+    return "linf" if params["problem"] == "lattice" else "l2"
+
+
+def _least(
+    params: Mapping[str, Any],
+    learn: Dataset,
+    test: Dataset,
+    radius: float,
+    generator: torch.Generator,
+) -> float:
+    """The first width that reaches the target in one of its starts, or twice the last."""
+    for width in params["widths"]:
+        for _ in range(params["starts"]):
+            if _error(params, learn, test, radius, width, generator) <= params["target"]:
+                return float(width)
+    return 2.0 * max(params["widths"])
+
+
+def _error(
+    params: Mapping[str, Any],
+    learn: Dataset,
+    test: Dataset,
+    radius: float,
+    width: int,
+    generator: torch.Generator,
+) -> float:
+    """The error on the test points of one training, under attack where there is a radius."""
+    middle = learn.x.mean(0)
+    net = models.PReLUNet(
+        learn.dim,
+        width,
+        hidden_bias=True,
+        bias=True,
+        preparation=models.Preparation(scale=params["scale"], center=middle),
+        init=models.Kaiming(),
+        generator=generator,
+    )
+    train.adversarial(
+        net,
+        learn,
+        inner=train.Inner(_norm(params), radius, steps=params["inner_steps"] if radius else 1),
+        loss="logistic",
+        method="adam",
+        lr=params["lr"],
+        epochs=params["steps"],
+        watch=train.Watch(points=1, steps=1),
+        generator=generator,
+    )
+    if radius == 0.0:
+        return 1.0 - measure.accuracy(net, test)
+    found = attack.run(net, test.x, test.y, norm=_norm(params), radius=radius, generator=generator)
+    return float(found.success.double().mean())

@@ -1,0 +1,134 @@
+"""The studies of Li et al. 2022: what they compute, against what is known of it."""
+
+import math
+
+import pytest
+import torch
+from PIL import Image
+from scipy import stats
+
+from extremal import data, models
+from extremal.experiments import get
+from extremal.experiments.studies import overfitting, smallest_width
+from extremal.experiments.studies.memorisation import memorisation, steepest
+from extremal.experiments.studies.separation import separation
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def first(name, scale="smoke", **given):
+    return dict(get(f"li-2022/{name}").trials(scale)[0].params) | given
+
+
+def test_memorisation_meets_all_claims():
+    numbers = memorisation(first("memorisation"), generator()).numbers
+    for name in ("robust_error", "unproven", "enumerated_error", "ratio_error", "ratio_unproven"):
+        assert numbers[name] == 0.0
+    assert numbers["formula_gap"] == 0.0
+    assert numbers["per_upper"] <= 7.0
+    assert 0.999 <= numbers["ratio_slope"] <= 1.0 + 1e-9
+    assert numbers["beyond"] > 0.0
+    assert numbers["lower"] == pytest.approx(math.sqrt(numbers["upper"]))
+
+
+def test_the_largest_slope_is_found_between_the_closest_points():
+    found = data.separated_points(10, 3, separation=0.1, generator=generator())
+    ratio = models.DistanceRatio.of(found)
+    assert steepest(ratio, found, 10, generator()) == pytest.approx(ratio.lipschitz, rel=1e-3)
+
+
+def test_separation_of_digits():
+    outcome = separation(first("separation", points=200), generator())
+    numbers = outcome.numbers
+    assert numbers["brute_force_gap"] == 0.0
+    assert numbers["train"] == min(numbers["train_by_class"])
+    assert numbers["train_quantiles"][0] == numbers["train"]
+    assert numbers["ratio"] == pytest.approx(min(numbers["train"], numbers["test"]) / 0.2)
+    assert outcome.arrays["train_pair"].shape == (8, 17)
+
+
+def test_separation_says_which_folder_it_needs(monkeypatch):
+    monkeypatch.delenv("EXTREMAL_DATA", raising=False)
+    params = first("separation-folders", "paper")
+    with pytest.raises(data.DataError, match="needs folders svhn/train and svhn/test"):
+        separation(params, generator())
+
+
+def test_separation_reads_a_user_s_folder(tmp_path, monkeypatch):
+    for part in ("train", "test"):
+        for label, shade in (("a", 40), ("b", 142)):
+            folder = tmp_path / "svhn" / part / label
+            folder.mkdir(parents=True)
+            for k in range(2):
+                Image.new("RGB", (8, 8), (shade + k, shade, shade)).save(folder / f"{k}.png")
+    monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path))
+    params = first("separation-folders", "paper", image_size=8)
+    numbers = separation(params, generator()).numbers
+    assert numbers["train"] == pytest.approx(102 / 255)
+    assert numbers["test_duplicates"] == 4.0
+
+
+def test_a_fit_is_that_of_scipy():
+    sizes, widths = [2, 3, 4, 5], [2.0, 4.0, 16.0, 16.0]
+    slope, low, high = smallest_width.fitted(sizes, widths)
+    known = stats.linregress(sizes, [math.log2(width) for width in widths])
+    reach = stats.t.ppf(0.975, 2) * known.stderr
+    assert slope == pytest.approx(known.slope)
+    assert (low, high) == (
+        pytest.approx(known.slope - reach, abs=1e-3),
+        pytest.approx(known.slope + reach, abs=1e-3),
+    )
+    with pytest.raises(ValueError, match="sizes must be 3 to 10 sizes"):
+        smallest_width.fitted([1, 2], [1.0, 2.0])
+
+
+@pytest.mark.parametrize(("problem", "cells"), [("lattice", 8), ("manifold", 8), ("ambient", 8)])
+def test_problems_have_the_cells_that_they_say(problem, cells):
+    params = first("generalisation", problem=problem)
+    size = {"lattice": 3, "manifold": 3, "ambient": 9}[problem]
+    source, learn, test = smallest_width.problem(params, size, generator())
+    assert len(source.labels) == cells
+    assert (len(learn), len(test)) == (4 * cells, 2 * cells)
+    assert learn.dim == {"lattice": 4, "manifold": 12, "ambient": 9}[problem]
+
+
+def test_a_width_that_is_not_reached_is_told(monkeypatch):
+    tried = []
+
+    def error(params, learn, test, radius, width, generator):
+        tried.append((radius, width))
+        return 0.0 if width >= 4 and radius == 0.0 else 1.0
+
+    monkeypatch.setattr(smallest_width, "_error", error)
+    params = first("generalisation", widths=[1, 4, 16])
+    numbers = smallest_width.smallest_width(params, generator()).numbers
+    assert numbers["clean_width"] == [4.0] * 3
+    assert numbers["robust_width"] == [32.0] * 3
+    assert numbers["unreached"] == 3.0
+    assert numbers["robust_slope"] == 0.0
+    assert (params["radius"], 16) in tried
+
+
+def test_early_stopping_looks_at_the_validation_set_alone():
+    values = {
+        "accuracy": [0.1, 1.0, 1.0],
+        "test_clean": [0.1, 0.6, 0.5],
+        "train_robust": [0.1, 0.7, 1.0],
+        "validation_robust": [0.1, 0.5, 0.4],
+        "test_robust": [0.6, 0.45, 0.4],
+    }
+    told = overfitting._told(values)
+    assert told["stopped_robust"] == 0.45
+    assert told["recovered"] == pytest.approx(0.05)
+    assert told["gap"] == pytest.approx(0.6)
+
+
+def test_sets_of_overfitting_are_disjoint():
+    params = first("overfitting", train_points=900, validation_points=300)
+    sets = overfitting._split(params, generator())
+    seen = {row.numpy().tobytes() for row in sets["train"].x}
+    held = [row.numpy().tobytes() for row in sets["validation"].x]
+    assert (len(sets["train"]), len(sets["validation"]), len(sets["test"])) == (900, 300, 20)
+    assert sum(row in seen for row in held) == 0  # digits has no equal images
