@@ -39,6 +39,7 @@ from extremal.models.reference import (
     bayes_classifier,
     subclass_classifier,
 )
+from extremal.models.representation import Representation, gap_gradient, represented
 from extremal.models.shallow import Shallow, best_gap, core, is_shallow, read_like, shallow
 from extremal.models.shipped import shipped
 
@@ -66,6 +67,7 @@ __all__ = [
     "PowerReLU",
     "Preparation",
     "Reduction",
+    "Representation",
     "Shallow",
     "SmoothedReLU",
     "Weights",
@@ -81,6 +83,7 @@ __all__ = [
     "features",
     "from_authors",
     "from_torch",
+    "gap_gradient",
     "is_shallow",
     "load",
     "load_noted",
@@ -91,6 +94,7 @@ __all__ = [
     "polar",
     "read_like",
     "reductions",
+    "represented",
     "save",
     "shallow",
     "shipped",
