@@ -22,9 +22,7 @@ def nets():
     """A network of each kind, with the linear map that its representation is followed by."""
     g = torch.Generator().manual_seed(0)
     conv = ConvPReLU((3, 2, 2), [4], 1.0, 3, dtype=torch.float64, generator=g)
-    one = PReLUNet(
-        12, 7, 3.0, 2, bias=True, init=Gaussian(0.5), dtype=torch.float64, generator=g
-    )
+    one = PReLUNet(12, 7, 3.0, 2, bias=True, init=Gaussian(0.5), dtype=torch.float64, generator=g)
     deep = DeepPReLU(12, [6, 5], 2.0, 2, bias=True, dtype=torch.float64, generator=g)
     dense = mlp(12, [6, 5], outputs=3, dtype=torch.float64, generator=g)
     return {
@@ -57,9 +55,7 @@ def test_the_gradient_is_that_of_half_the_square():
     gap, gradient = gap_gradient(front, X, wanted)
     torch.testing.assert_close(gap, (front(X) - wanted).norm(dim=1).detach())
     step, along = 1e-6, torch.ones_like(X)
-    ends = [
-        0.5 * (front(X + sign * step * along) - wanted).square().sum(1) for sign in (1.0, -1.0)
-    ]
+    ends = [0.5 * (front(X + sign * step * along) - wanted).square().sum(1) for sign in (1.0, -1.0)]
     torch.testing.assert_close(
         (ends[0] - ends[1]) / (2 * step), gradient.sum(1), rtol=1e-5, atol=1e-8
     )
@@ -72,7 +68,9 @@ def test_a_network_of_one_layer_has_no_representation(net):
 
 
 def test_an_unknown_network_is_refused():
-    with pytest.raises(ValueError, match="net must be an nn.Sequential or have a method `hidden`"):
+    with pytest.raises(
+        ValueError, match=r"net must be an nn\.Sequential or have a method `hidden`"
+    ):
         Representation(nn.Linear(3, 2))
 
 
