@@ -55,8 +55,8 @@ class Claim:
     source: str
     where: Mapping[str, Any] = field(default_factory=dict)
     rule: Literal["near", "below", "above"] = "near"
-    interval: Literal["range", "share"] = "range"
     scales: tuple[Scale, ...] = ("quick", "paper")
+    interval: Literal["range", "share"] = "range"
 
 
 @dataclass(frozen=True)

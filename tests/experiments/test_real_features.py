@@ -6,7 +6,11 @@ import torch
 from extremal.experiments import get
 from extremal.experiments.studies import real_features as study
 
-BASE = dict(get("li-li-2025/table-2").trials("smoke")[0].params) | {"epochs": 3, "train_each": 20}
+BASE = dict(get("li-li-2025/table-2").trials("smoke")[0].params) | {
+    "epochs": 6,
+    "recorded_every": 2,
+    "train_each": 20,
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,14 +34,16 @@ def test_gains_are_differences_of_the_table(outcome):
             numbers[f"{kind} {best} {pair}"] - numbers[f"{kind} {rest} {pair}"]
             for pair in numbers["pair"]
         ]
-        assert [numbers[f"{kind} gain {pair}"] for pair in numbers["pair"]] == gains
-        assert numbers[f"{kind} gain"] == pytest.approx(sum(gains) / 4)
-        assert numbers[f"{kind} {best}"][2] == numbers[f"{kind} {best} 1→7"]
+        found = [numbers[f"{kind} gain {pair}"] for pair in numbers["pair"]]
+        assert found == pytest.approx(gains, nan_ok=True)
+        assert numbers[f"{kind} gain"] == pytest.approx(sum(gains) / 4, nan_ok=True)
+        column = [numbers[f"{kind} {best} {pair}"] for pair in ("3→8", "8→3", "1→7", "7→1")]
+        assert numbers[f"{kind} {best}"] == pytest.approx(column, nan_ok=True)
 
 
 def test_curves_and_pictures_are_of_the_sizes_asked_for(outcome):
     numbers = outcome.numbers
-    assert numbers["epoch"] == [0, 1, 2, 3]
+    assert numbers["epoch"] == [0, 2, 4, 6]
     assert all(
         len(numbers[f"{kind}_{name}"]) == 4
         for kind in study.TRAININGS

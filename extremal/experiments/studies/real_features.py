@@ -188,7 +188,7 @@ def _end(
 ) -> dict[str, Any]:
     """Clean accuracy, and what all attacks leave, of the networks under study."""
     few = test.spaced(params["attacked_points"])
-    numbers = {}
+    numbers: dict[str, Any] = {}
     for kind, net in nets.items():
         left = attack.run(
             net,
@@ -213,6 +213,8 @@ def _table(
     generator: torch.Generator,
 ) -> dict[str, Any]:
     """Targeted success: the share, of images that a network has right, that it then takes for t.
+
+    NaN where it has none right.
 
     "standard NRF cat→dog" is that of the standard network under NRF-PGD, "own" is the attack that
     the network's own representation leads. `gains` are those of the attack through the features
