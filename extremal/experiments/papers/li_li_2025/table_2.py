@@ -71,7 +71,8 @@ NOTES = (
     "Robust features are those of an adversarially trained network, non-robust ones those of a "
     "standard one. The networks that give them and those under study are four trainings, with "
     "their own starts and batches. At quick scale images are digits of 8x8 pixels and the pairs "
-    "are of digits."
+    "are of digits; there a representation has as many entries as an image has pixels, and keeps "
+    "nearly all of it."
 )
 
 _TABLE = {  # in per cent, Table 2 of the talk

@@ -43,6 +43,11 @@ _GRID = [
     *_cases("width against radius", [1, 5, 80], [0.55]),
 ]
 _DIAGRAMS = list(dict.fromkeys(case["diagram"] for case in _GRID))
+_QUICK = {  # rows and columns of the grid
+    "strength against radius": ((3.0, 4.0), (0.35, 0.55, 0.75)),
+    "density against radius": ((16, 25), (0.55, 0.65)),
+    "q against strength": ((2.0, 3.0), (3.0, 4.0)),
+}
 _AXES = {
     "strength": "robust coefficient α",
     "density": "non-robust patches",
@@ -87,9 +92,9 @@ experiment = Experiment(
         "case": [
             case
             for case in _GRID
-            if case["diagram"] == _DIAGRAMS[0]
-            and case["row"] in (3.0, 4.0)
-            and case["column"] in (0.35, 0.55, 0.75)
+            if case["diagram"] in _QUICK
+            and case["row"] in _QUICK[case["diagram"]][0]
+            and case["column"] in _QUICK[case["diagram"]][1]
         ],
         "attack_steps": 30,
         "recorded_every": 50,

@@ -16,15 +16,8 @@ _OURS = "ours: does a better activation replace adversarial training, and at wha
 
 
 def _panel(title: str, y: str, ylabel: str) -> Line:
-    return Line(
-        title,
-        "dataset",
-        (y,),
-        "",
-        ylabel,
-        by="label",
-        labels={n["label"]: n["label"] for n in _NETS},
-    )
+    names = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
+    return Line(title, "label", (y,), "", ylabel, by="dataset", labels=names)
 
 
 def _above(dataset: str, value: str, what: str, more: str, less: str, source: str) -> Claim:
