@@ -13,6 +13,7 @@ from extremal.attack.directions import (
     structured,
 )
 from extremal.attack.foolbox_attack import foolbox_attack
+from extremal.attack.guided import Guided, guided
 from extremal.attack.linear import linear_steps
 from extremal.attack.modules import Flat, as_classes, as_module
 from extremal.attack.pgd import pgd, published_pgd, radii_pgd
@@ -29,6 +30,7 @@ __all__ = [
     "AttackViolation",
     "Ball",
     "Flat",
+    "Guided",
     "accuracy_curve",
     "along",
     "apgd",
@@ -40,6 +42,7 @@ __all__ = [
     "center_directions",
     "everything",
     "foolbox_attack",
+    "guided",
     "known_clusters",
     "linear_steps",
     "minimal",

@@ -40,7 +40,7 @@ def verified(
     _check.require(same, "x_adv", f"be like x, {x.dtype} {tuple(x.shape)}", seen)
     x_adv = x_adv.detach()
     ball.bounds(x)
-    sizes = _checked_norms(x, x_adv, ball, name)
+    sizes = checked_norms(x, x_adv, ball, name)
     twin = double(net)
     clean = _margins(twin, x, y)
     _check.require(not bool(clean.isnan().any()), "net(x)", "not be NaN", "NaN")
@@ -80,7 +80,7 @@ def _margins(twin: nn.Module, points: Tensor, y: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def _checked_norms(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:
+def checked_norms(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:
     """The float64 norms (n,) of x_adv - x, once nothing is found to be out of bounds."""
     _refuse(~torch.isfinite(x_adv).all(1), name, "returned NaN or infinite entries")
     gaps = (x_adv[at].double() - x[at].double() for at in batches(len(x), BATCH))

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from extremal._check import require
-from extremal.experiments.record import Bars, Diagram, Heat, Line, Panel, Scene, Settings
+from extremal.experiments.record import (
+    Bars,
+    Diagram,
+    Heat,
+    Line,
+    Panel,
+    Pictures,
+    Scene,
+    Settings,
+)
 from extremal.experiments.store import Stored
 from extremal.experiments.trial import Trial
 
@@ -79,6 +91,8 @@ def resolve(
             data |= _diagram(panel, found)
         case Scene():
             data |= _scene(panel, found[0])
+        case Pictures():
+            data |= _pictures(panel, found[0])
     rounded: dict[str, Any] = round_off(data)
     return rounded
 
@@ -211,6 +225,25 @@ def _scene(panel: Scene, stored: Stored) -> dict[str, Any]:
         return {"kind": "missing", "reason": "all its clouds are empty"}
     require(dims in ({2}, {3}), panel.title, "have all clouds in 2 or all in 3 dimensions", dims)
     return {"kind": "scene", "dim": dims.pop(), "clouds": clouds}
+
+
+def _pictures(panel: Pictures, stored: Stored) -> dict[str, Any]:
+    """Rows of images in 8 bits, each as the base64 of its bytes."""
+    rows, shapes = [], set()
+    for name, label in panel.images.items():
+        known = ", ".join(stored.array_names)
+        require(name in stored.array_names, panel.title, f"name arrays of {known}", name)
+        images = stored.arrays[name]
+        shapes.add(tuple(images.shape))
+        good = images.ndim == 4 and images.shape[3] in (1, 3) and len(shapes) == 1
+        rule = "be an (n, height, width, 1 or 3) array, all of one shape"
+        require(good, name, rule, tuple(images.shape))
+        inside = bool(((images >= 0) & (images <= 1)).all())
+        require(inside, name, "have values in [0, 1]", "others")
+        bytes_of = (images.double() * 255).round().to(torch.uint8)
+        coded = [base64.b64encode(bytes(image.flatten().tolist())).decode() for image in bytes_of]
+        rows.append({"label": label, "images": coded})
+    return {"kind": "pictures", "shape": list(shapes.pop()[1:]), "rows": rows}
 
 
 def _matrix(name: str, value: Any) -> list[list[Any]]:

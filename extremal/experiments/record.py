@@ -43,6 +43,9 @@ class Claim:
     trial is at least it minus the tolerance. `published` may be a function of the settings, or the
     parameters of other trials: then "near" has the mean lie within those trials' range, "below" and
     "above" hold the mean against theirs.
+
+    Beside the mean stands the range of the trials, or with `interval` "share", for values of 0 and
+    1, the interval that holds the probability of 1 with 95 % confidence (Wilson 1927).
     """
 
     quantity: str
@@ -53,6 +56,7 @@ class Claim:
     where: Mapping[str, Any] = field(default_factory=dict)
     rule: Literal["near", "below", "above"] = "near"
     scales: tuple[Scale, ...] = ("quick", "paper")
+    interval: Literal["range", "share"] = "range"
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,20 @@ class Scene:
     where: Mapping[str, Any] = field(default_factory=dict)
 
 
-Panel = Line | Bars | Heat | Diagram | Scene
+@dataclass(frozen=True)
+class Pictures:
+    """Rows of small images, from the first trial that matches `where`.
+
+    `images` maps the names of stored (n, height, width, channels) arrays, one row each, to what the
+    rows are called; values are in [0, 1], of one channel or three.
+    """
+
+    title: str
+    images: Mapping[str, str]
+    where: Mapping[str, Any] = field(default_factory=dict)
+
+
+Panel = Line | Bars | Heat | Diagram | Scene | Pictures
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,8 @@ from extremal.experiments.record import MARKS, Claim, Experiment, Scale, Setting
 from extremal.experiments.store import Store, Stored
 from extremal.experiments.trial import Trial
 
+_NORMAL = 1.959964  # the normal distribution's 97.5 % quantile
+
 
 def summarise(
     experiment: Experiment, scale: Scale, store: Store, seeds: int | None = None
@@ -119,12 +121,24 @@ def _published(
 def _spread(
     claim: Claim, where: Mapping[str, Any], trials: Sequence[Trial], done: Sequence[Stored]
 ) -> tuple[float | None, float | None, float | None]:
-    """Mean, minimum and maximum of the claim's value over the matching trials."""
+    """Mean, minimum and maximum of the claim's value over the matching trials, or an interval."""
     check_where(claim.quantity, where, trials)
     values = [look_up(claim.value, stored) for stored in matching(where, done)]
     scalar = all(value is None or isinstance(value, int | float) for value in values)
     require(scalar, claim.value, f"be a number for {claim.quantity!r}", values)
+    if values and claim.interval == "share":
+        return _wilson(claim.value, values)
     return spread(values) if values else (None, None, None)
+
+
+def _wilson(name: str, values: Sequence[Any]) -> tuple[float, float, float]:
+    """The share of ones, and the ends of its interval: Wilson 1927, with 95 % confidence."""
+    require(set(values) <= {0, 1}, name, "be 0 or 1 in each trial", sorted(set(values)))
+    n, share = len(values), math.fsum(values) / len(values)
+    weight = _NORMAL**2 / n
+    middle = (share + weight / 2) / (1 + weight)
+    half = _NORMAL / (1 + weight) * math.sqrt(share * (1 - share) / n + weight / (4 * n))
+    return share, middle - half, middle + half
 
 
 def _agrees(

@@ -13,6 +13,7 @@ from extremal.measure.decomposition import (
 )
 from extremal.measure.directions import ExtremalDirections, extremal_directions
 from extremal.measure.distances import Distance, Supremum, distance, supremum
+from extremal.measure.inversion import Inversion, invert
 from extremal.measure.margins import KKT, kkt_residual, normalized_margin
 from extremal.measure.neurons import (
     Following,
@@ -33,6 +34,7 @@ __all__ = [
     "Distance",
     "ExtremalDirections",
     "Following",
+    "Inversion",
     "PatchFeatures",
     "Separation",
     "Supremum",
@@ -50,6 +52,7 @@ __all__ = [
     "distance",
     "extremal_directions",
     "following",
+    "invert",
     "kkt_residual",
     "normalized_margin",
     "patch_features",

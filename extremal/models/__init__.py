@@ -44,6 +44,7 @@ from extremal.models.reference import (
     bayes_classifier,
     subclass_classifier,
 )
+from extremal.models.representation import Representation, gap_gradient, represented
 from extremal.models.shallow import Shallow, best_gap, core, is_shallow, read_like, shallow
 from extremal.models.shipped import shipped
 
@@ -76,6 +77,7 @@ __all__ = [
     "Preparation",
     "Provable",
     "Reduction",
+    "Representation",
     "Shallow",
     "SmoothedReLU",
     "Weights",
@@ -93,6 +95,7 @@ __all__ = [
     "features",
     "from_authors",
     "from_torch",
+    "gap_gradient",
     "is_shallow",
     "load",
     "load_noted",
@@ -105,6 +108,7 @@ __all__ = [
     "ratio_side",
     "read_like",
     "reductions",
+    "represented",
     "save",
     "shallow",
     "shipped",

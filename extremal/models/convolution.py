@@ -108,9 +108,14 @@ class ConvPReLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x): (n,) where outputs == 1, else (n, outputs)."""
-        images = (x - self.center).reshape(len(x), *self.shape)
-        out: Tensor = self.readout(self.pool(self.layers(images)).flatten(1))
+        out: Tensor = self.readout(self.hidden(x))
         return out.squeeze(-1) if self.outputs == 1 else out
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What the readout reads, (n, channels x places)."""
+        images = (x - self.center).reshape(len(x), *self.shape)
+        pooled: Tensor = self.pool(self.layers(images))
+        return pooled.flatten(1)
 
 
 @torch.no_grad()

@@ -18,6 +18,7 @@ def describe(panel: Panel) -> str:
         "bars": _bars,
         "heat": _heat,
         "scene": _scene,
+        "pictures": _pictures,
         "missing": missing_reason,
     }
     return kinds[panel["kind"]](panel)
@@ -58,6 +59,13 @@ def _scene(panel: Panel) -> str:
         f"{cloud['label']} ({len(cloud['points'])} {cloud['style']})" for cloud in panel["clouds"]
     ]
     return f"Drawing in {panel['dim']} dimensions: {', '.join(parts)}."
+
+
+def _pictures(panel: Panel) -> str:
+    names = ", ".join(str(row["label"]) for row in panel["rows"])
+    height, width, _ = panel["shape"]
+    images = _count(panel["rows"][0]["images"], "image")
+    return f"Rows of {images} of {height} by {width} pixels: {names}."
 
 
 def _count(things: Sequence[object], name: str) -> str:

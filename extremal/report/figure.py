@@ -15,11 +15,18 @@ from matplotlib.figure import Figure
 from extremal._check import choice, require
 from extremal._files import write_whole
 from extremal.report.legends import place_legends, settle
-from extremal.report.panels import MARK_SIZE, draw_bars, draw_heat, draw_line, draw_missing
+from extremal.report.panels import (
+    MARK_SIZE,
+    draw_bars,
+    draw_heat,
+    draw_line,
+    draw_missing,
+    draw_pictures,
+)
 from extremal.report.scenes import draw_scene
 from extremal.report.style import RC, Panel, colours, headings, panels_of, wrapped
 
-KINDS = ("line", "bars", "heat", "scene", "missing")
+KINDS = ("line", "bars", "heat", "scene", "pictures", "missing")
 WIDTHS = {1: 5.6, 2: 4.3}  # inches of a panel with its labels, by the number of columns
 SCENE_WIDTH = 3.1  # inches of a panel where there are only scenes, which are square
 HEIGHTS = {1: 2.8, 2: 2.4}  # inches of a panel's axes, by the number of columns
@@ -111,7 +118,7 @@ def _draw_panel(axes: Axes, panel: Panel, shades: Sequence[str], width: float) -
         return draw_line(axes, panel, shades, width)
     if kind in ("heat", "missing"):
         return {"heat": draw_heat, "missing": draw_missing}[kind](axes, panel, width)
-    return {"bars": draw_bars, "scene": draw_scene}[kind](axes, panel)
+    return {"bars": draw_bars, "scene": draw_scene, "pictures": draw_pictures}[kind](axes, panel)
 
 
 def png_bytes(summary: Mapping[str, Any]) -> bytes:

@@ -25,8 +25,10 @@ from extremal.report.style import (
     has_band,
     marks_of,
     missing_reason,
+    mosaic,
     numbers,
     panels_of,
+    picture_rows,
     places,
 )
 
@@ -52,7 +54,8 @@ def _figure(panel: Panel, shades: Sequence[str]) -> Figure:
     kind = panel["kind"]
     if kind == "line":
         return _line(panel, shades)
-    return {"bars": _bars, "heat": _heat, "scene": _scene, "missing": _missing}[kind](panel)
+    kinds = {"bars": _bars, "heat": _heat, "scene": _scene, "pictures": _pictures}
+    return {**kinds, "missing": _missing}[kind](panel)
 
 
 def _line(panel: Panel, shades: Sequence[str]) -> Figure:
@@ -196,6 +199,16 @@ def _scene(panel: Panel) -> Figure:
     layout["margin"] = {"l": 0, "r": 0, "t": 0, "b": 40}
     del layout["xaxis"], layout["yaxis"]
     return {"data": data, "layout": layout}
+
+
+def _pictures(panel: Panel) -> Figure:
+    image = {"type": "image", "z": mosaic(panel).tolist(), "hoverinfo": "skip"}
+    layout = _axes({"xlabel": "", "ylabel": ""})
+    middles, names = picture_rows(panel)
+    layout["xaxis"] |= {"showticklabels": False, "ticks": "", "showgrid": False}
+    layout["yaxis"] |= {"tickvals": middles, "ticktext": [escape(name) for name in names]}
+    layout["yaxis"] |= {"ticks": "", "showgrid": False, "scaleanchor": "x"}
+    return {"data": [image], "layout": layout}
 
 
 def _missing(panel: Panel) -> Figure:

@@ -30,7 +30,9 @@ from extremal.report.style import (
     has_band,
     marks_of,
     missing_reason,
+    mosaic,
     numbers,
+    picture_rows,
     places,
     plain,
     wrapped,
@@ -187,6 +189,18 @@ def _column_ticks(axes: Axes, names: Sequence[Any] | None, count: int, width: fl
     )
     shown = [plain(name) for name in names[::step]]
     axes.set_xticks(range(1, count + 1, step), shown, **slant)
+
+
+def draw_pictures(axes: Axes, panel: Panel) -> int:
+    """Draw rows of images, with square pixels and the rows' names."""
+    axes.imshow(mosaic(panel), interpolation="nearest", aspect="equal")
+    axes.set_xticks([])
+    axes.set_yticks(*picture_rows(panel))
+    axes.tick_params(length=0)
+    axes.grid(False)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    return 0
 
 
 def draw_missing(axes: Axes, panel: Panel, width: float) -> int:

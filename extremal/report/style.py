@@ -7,12 +7,14 @@ plain: a dollar sign is a dollar sign, because the HTML page sets no mathematics
 
 from __future__ import annotations
 
+import base64
 import math
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_hex
 
 Panel = Mapping[str, Any]
@@ -140,6 +142,29 @@ def fences(panel: Panel) -> list[tuple[tuple[float, float], tuple[float, float]]
             if i < height and inside(i, j - 1) != inside(i, j):
                 lines.append((corner, (j + 0.5, i + 1.5)))
     return lines
+
+
+def mosaic(panel: Panel) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """The images of a "pictures" panel as one (height, width, 3) array, white between them."""
+    height, width, channels = panel["shape"]
+    rows = [
+        [np.frombuffer(base64.b64decode(image), np.uint8) for image in row["images"]]
+        for row in panel["rows"]
+    ]
+    columns = max(map(len, rows))
+    whole = np.full((len(rows) * (height + 1) - 1, columns * (width + 1) - 1, 3), 255, np.uint8)
+    for i, row in enumerate(rows):
+        for j, image in enumerate(row):
+            top, left = i * (height + 1), j * (width + 1)
+            whole[top : top + height, left : left + width] = image.reshape(height, width, channels)
+    return whole
+
+
+def picture_rows(panel: Panel) -> tuple[list[float], list[str]]:
+    """Where the middle of each row of a `mosaic` lies, and what the row is called."""
+    height = panel["shape"][0]
+    middles = [i * (height + 1) + (height - 1) / 2 for i in range(len(panel["rows"]))]
+    return middles, [str(row["label"]) for row in panel["rows"]]
 
 
 def marks_of(panel: Panel) -> list[Mapping[str, Any]]:

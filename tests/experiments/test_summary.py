@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import dataclasses
 import json
 import math
@@ -22,6 +23,7 @@ from extremal.experiments import (
     Mark,
     Outcome,
     Panel,
+    Pictures,
     Scene,
     Setting,
     Store,
@@ -45,6 +47,7 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "value": 10.0 * p + spread + seed,
         "third": 1 / 3,
         "seven": 0.7,
+        "hit": float(seed == 0 or p == 3.0),
         "undefined": math.nan,
         "radii": RADII if p < 9 else [0.0, 0.5, 2.0],
         "curve": [p - radius * (1 + seed) for radius in RADII],
@@ -58,6 +61,7 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         numbers["only_3"] = spread
     grid = torch.arange(6.0, dtype=torch.float64).reshape(3, 2) / 3 + p
     arrays = {"grid": grid, "space": grid.repeat(1, 2)[:, :3], "none": torch.zeros(0, 2)}
+    arrays["grey"] = torch.linspace(0, 1, 12).reshape(2, 2, 3, 1)
     return Outcome(numbers, arrays)
 
 
@@ -440,3 +444,39 @@ def test_bad_summaries_are_refused(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(ValueError, match=r"summary\.json must hold a summary"):
             load_summary(path)
+
+
+def test_a_share_has_the_interval_of_wilson(tmp_path: Path) -> None:
+    """6 of 8: its ends are where the normal test of a probability just rejects the share."""
+    row = _row(tmp_path, Claim("q", "hit", 1.0, 0.3, "s", interval="share"))
+    assert (row["ours"], row["n"], row["ok"]) == (0.75, 8, True)
+    for end in (row["low"], row["high"]):
+        assert abs(0.75 - end) / math.sqrt(end * (1 - end) / 8) == pytest.approx(1.959964)
+    assert row["low"] < 0.75 < row["high"]
+
+
+def test_a_share_is_of_zeros_and_ones(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="value must be 0 or 1 in each trial"):
+        _row(tmp_path, Claim("q", "value", 1.0, 0.3, "s", interval="share"))
+
+
+def test_pictures_keep_eight_bits(tmp_path: Path) -> None:
+    found = _panel(tmp_path, Pictures("t", {"grey": "first"}))
+    assert found["shape"] == [2, 3, 1]
+    (row,) = found["rows"]
+    assert row["label"] == "first"
+    pixels = [value for image in row["images"] for value in base64.b64decode(image)]
+    assert pixels == [round(255 * k / 11) for k in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("other", "t must name arrays of"),
+        ("grid", "grid must be an"),
+        ("space", "space must be an"),
+    ],
+)
+def test_bad_pictures_are_refused(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _panel(tmp_path, Pictures("t", {name: "first"}))

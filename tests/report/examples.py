@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from typing import Any
 
@@ -69,6 +70,13 @@ def heat_panel(rows: int, columns: int, names: list[str] | None) -> dict[str, An
     labels = {"xlabel": "direction", "ylabel": "neuron"}
     bounds = {"low": -1.0, "high": 1.0, "columns": names}
     return {"kind": "heat", "title": title, **labels, "z": noise.tolist(), **bounds}
+
+
+def pictures_panel() -> dict[str, Any]:
+    """Two rows of two grey images of 2x3 pixels: 0 to 5, then 10 to 15, and so on."""
+    coded = [base64.b64encode(bytes(range(10 * k, 10 * k + 6))).decode() for k in range(4)]
+    rows = [{"label": "image", "images": coded[:2]}, {"label": "<robust>", "images": coded[2:]}]
+    return {"kind": "pictures", "title": "Pictures", "shape": [2, 3, 1], "rows": rows}
 
 
 def space_panel() -> dict[str, Any]:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from extremal.report.describe import describe
 from extremal.report.style import letter
-from tests.report.examples import bars_panel, distance_panel, heat_panel, line_panel, space_panel
+from tests.report.examples import (
+    bars_panel,
+    distance_panel,
+    heat_panel,
+    line_panel,
+    pictures_panel,
+    space_panel,
+)
 
 
 def test_lines_say_ends_and_marks() -> None:
@@ -35,6 +42,10 @@ def test_scenes_say_their_clouds() -> None:
         "Drawing in 3 dimensions: positive data (120 points), negative data (60 points), "
         "neurons (200 rays), centres (3 rays)."
     )
+
+
+def test_pictures_say_their_rows() -> None:
+    assert describe(pictures_panel()) == "Rows of 2 images of 2 by 3 pixels: image, <robust>."
 
 
 def test_missing_panels_say_why() -> None:

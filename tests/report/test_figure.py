@@ -20,6 +20,7 @@ from tests.report.examples import (
     heat_panel,
     line_panel,
     make_summary,
+    pictures_panel,
     plane_panel,
     space_panel,
 )
@@ -253,6 +254,18 @@ def test_fences_run_around_cells_and_rows_have_their_names() -> None:
         ((3.5, 0.5), (3.5, 1.5)),
         ((3.5, 1.5), (3.5, 2.5)),
     }
+
+
+def test_pictures_stand_in_rows_with_white_between_them() -> None:
+    axes = drawn(pictures_panel(), EMPTY).axes[0]
+    shown = np.asarray(axes.images[0].get_array())
+    assert shown.shape == (5, 7, 3)
+    assert shown[:2, :3, 0].tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert shown[3:, 4:, 2].tolist() == [[30, 31, 32], [33, 34, 35]]
+    assert bool((shown[2] == 255).all())
+    assert bool((shown[:, 3] == 255).all())
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["image", "<robust>"]
+    assert list(axes.get_yticks()) == [0.5, 3.5]
 
 
 @pytest.mark.parametrize(("count", "name"), [(2, "class average"), (10, "centre"), (60, "centre")])

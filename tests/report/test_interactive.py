@@ -16,6 +16,7 @@ from tests.report.examples import (
     distance_panel,
     heat_panel,
     line_panel,
+    pictures_panel,
     plane_panel,
     space_panel,
 )
@@ -91,6 +92,13 @@ def test_heat_has_fences_and_names_of_rows() -> None:
         **{"type": "line", "line": None},
         **{"x0": 0.5, "y0": 0.5, "x1": 1.5, "y1": 0.5},
     }
+
+
+def test_pictures_are_one_image_with_names_of_rows() -> None:
+    figure = made(pictures_panel())[0]
+    assert figure["data"][0]["z"][1][:4] == [[3] * 3, [4] * 3, [5] * 3, [255] * 3]
+    assert figure["layout"]["yaxis"]["ticktext"] == ["image", "&lt;robust&gt;"]
+    go.Figure(figure)
 
 
 def test_arrows_end_at_their_heads_and_point_there() -> None:

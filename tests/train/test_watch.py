@@ -191,3 +191,13 @@ def test_weights_that_are_not_finite_are_a_divergence_too():
 def test_a_bad_watch_is_named(settings, message):
     with pytest.raises(ValueError, match=message):
         Watch(**settings)
+
+
+def test_the_training_data_need_not_be_attacked():
+    held = points(30, signed=False, seed=4)
+    both, one = (
+        trained(module(), watch=Watch(6, 5, validation=held, training=training))
+        for training in (True, False)
+    )
+    assert set(both.values) - set(one.values) == {"robust_accuracy"}
+    assert torch.equal(both.values["validation_robust"], one.values["validation_robust"])

@@ -121,7 +121,9 @@ def _trained(
         inner=unmoved if standard else inner,
         lr=params["lr"],
         epochs=params["epochs"],
-        watch=train.Watch(params["watched_points"], params["watched_steps"], radius, test),
+        watch=train.Watch(
+            params["watched_points"], params["watched_steps"], radius, test, training=False
+        ),
         record=record,
         generator=generator,
     )

@@ -1,0 +1,107 @@
+"""What robustness costs: adversarial training of ReLU networks, plain training of pReLU ones."""
+
+from typing import Any
+
+from extremal.experiments import Claim, Experiment, Line, Setting
+
+_NETS: list[dict[str, Any]] = [
+    {"label": "ReLU", "p": 1.0, "training": "plain"},
+    {"label": "p = 3", "p": 3.0, "training": "plain"},
+    {"label": "ReLU, adversarial", "p": 1.0, "training": "adversarial"},
+    {"label": "p = 3, adversarial", "p": 3.0, "training": "adversarial"},
+]
+_IMAGES = ("mnist", "fashion-mnist")
+_PUBLISHED = "Min & Vidal 2024, Table 1, as an ordering"
+_OURS = "ours: does a better activation replace adversarial training, and at what price?"
+
+
+def _panel(title: str, y: str, ylabel: str) -> Line:
+    names = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
+    return Line(title, "label", (y,), "", ylabel, by="dataset", labels=names)
+
+
+def _above(dataset: str, value: str, what: str, more: str, less: str, source: str) -> Claim:
+    return Claim(
+        f"{dataset}: {what}, {more} above {less}",
+        value,
+        {"dataset": dataset, "label": less},
+        0.0,
+        source,
+        {"dataset": dataset, "label": more},
+        rule="above",
+        scales=("quick",) if dataset == "digits" else ("paper",),
+    )
+
+
+experiment = Experiment(
+    name="open-questions/training-time",
+    title="Adversarial training, or a better activation?",
+    source="ours: Min & Vidal 2024 beside adversarial training",
+    study="extremal.experiments.studies.training_time:training_time",
+    settings={
+        "dataset": Setting(list(_IMAGES), "O"),
+        "case": Setting(_NETS, "O", "activation and training; all of one width"),
+        "width": Setting(200, "O"),
+        "train_points": Setting(6000, "O", "a random subset, for time"),
+        "test_points": Setting(2000, "O", "a random subset"),
+        "lr": Setting(1e-3, "O", "Adam, as on MNIST in Min & Vidal 2024"),
+        "batch": Setting(200, "O"),
+        "epochs": Setting(12, "O", "for plain and for adversarial training"),
+        "radius": Setting(0.1, "O", "l-inf, in training and evaluation"),
+        "inner_steps": Setting(7, "O", "of the attack trained with, from a random start"),
+        "attacked_points": Setting(200, "O", "the first test points"),
+        "attack_steps": Setting(50, "O", "of APGD-CE, before the strongest attack"),
+        "certified_points": Setting(50, "O", "the first of them"),
+        "seeds": Setting(3, "O"),
+    },
+    quick={
+        "dataset": ["digits"],
+        "width": 100,
+        "train_points": 1000,
+        "test_points": 300,
+        "batch": 50,
+        "epochs": 20,
+        "attacked_points": 100,
+        "certified_points": 20,
+        "seeds": 2,
+    },
+    smoke={
+        "dataset": ["digits"],
+        "width": 8,
+        "train_points": 60,
+        "test_points": 20,
+        "batch": 20,
+        "epochs": 2,
+        "inner_steps": 2,
+        "attacked_points": 4,
+        "attack_steps": 2,
+        "certified_points": 2,
+        "seeds": 1,
+    },
+    axes=("dataset", "case"),
+    columns=2,
+    panels=(
+        _panel("Clean accuracy", "clean", "accuracy"),
+        _panel("Under the strongest attack", "attacked", "robust accuracy"),
+        _panel("Certified, first points", "certified", "robust accuracy"),
+        _panel("Cost of the training", "seconds", "seconds of the processor"),
+    ),
+    claims=tuple(
+        claim
+        for dataset in ("digits", *_IMAGES)
+        for claim in (
+            _above(dataset, "attacked", "robust", "p = 3", "ReLU", _PUBLISHED),
+            _above(dataset, "attacked", "robust", "ReLU, adversarial", "p = 3", _OURS),
+            _above(dataset, "attacked", "robust", "p = 3, adversarial", "ReLU, adversarial", _OURS),
+            _above(
+                dataset, "per_pass", "robust for each pass", "p = 3", "ReLU, adversarial", _OURS
+            ),
+        )
+    ),
+    notes=(
+        "Robust accuracy is at l-inf 0.1. Seconds are of the machine that ran it and part of no "
+        "row; a pass is a gradient that each training image was part of, of which adversarial "
+        "training takes one more than its attack has steps. Certificates in l-inf are linear "
+        "bounds: a small one is a weak proof, not a weak network. At quick scale: digits."
+    ),
+)

@@ -1,0 +1,27 @@
+"""The study of what robustness costs."""
+
+import pytest
+import torch
+
+from extremal.experiments import get
+from extremal.experiments.studies.training_time import training_time
+
+BASE = dict(get("open-questions/training-time").trials("smoke")[0].params)
+
+
+def test_costs_are_counted_and_accuracies_are_in_order():
+    plain, attacked = (
+        training_time(BASE | {"training": kind, "epochs": 3}, torch.Generator().manual_seed(0))
+        for kind in ("plain", "adversarial")
+    )
+    assert plain.numbers["passes"] == 3
+    assert attacked.numbers["passes"] == 3 * (1 + BASE["inner_steps"])
+    for numbers in (plain.numbers, attacked.numbers):
+        assert numbers["certified"] <= numbers["attacked_few"]
+        assert numbers["attacked"] == numbers["per_pass"] * numbers["passes"]
+        assert numbers["seconds"] > 0
+
+
+def test_an_unknown_training_is_refused():
+    with pytest.raises(ValueError, match="training must be one of"):
+        training_time(BASE | {"training": "robust"}, torch.Generator())
