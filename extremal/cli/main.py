@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extremal._version import __version__
-from extremal.cli import bench, data, evaluate, experiments
+from extremal.cli import bench, data, evaluate, experiments, explore
 from extremal.experiments import StoreError
 
 app = typer.Typer(
@@ -26,6 +26,7 @@ experiments.add_to(app)
 evaluate.add_to(app)
 data.add_to(app)
 bench.add_to(app)
+explore.add_to(app)
 
 
 def _version(wanted: bool) -> None:

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from extremal.measure import cosines
 from extremal.theory import OPTIMAL_RADIUS, average_radius
-from extremal.web.look import ACCENT, NEGATIVE, POSITIVE, Figure, Theme, themed
+from extremal.web.look import (
+    ACCENT,
+    NEGATIVE,
+    POSITIVE,
+    Figure,
+    Theme,
+    subscript,
+    themed,
+)
 from extremal.web.probing import Regions
 from extremal.web.setup import REACH, Setup
 from extremal.web.training import START, Answer
@@ -184,7 +192,7 @@ def draw_plane(found: Regions, look: Theme) -> Figure:
         "line": {"color": look.ink, "width": 1.5},
         "hoverinfo": "skip",
     }
-    names = [f"μ{probe.first}", f"μ{probe.second}"]
+    names = [f"μ{subscript(probe.first)}", f"μ{subscript(probe.second)}"]
     marks = {
         "type": "scatter",
         "mode": "markers+text",

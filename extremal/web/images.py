@@ -100,7 +100,7 @@ def page(search: str | None) -> Any:
             _controls(shot),
             html.Div("attacking …", id="busy-images", className="busy", role="status", hidden=True),
             parts.message("message-images"),
-            html.Div(id="seen", **{"aria-live": "polite"}),
+            html.Div(id="seen", **parts.aria(live="polite")),
             dcc.Store(id="shot"),
             dcc.Store(id="own"),
             dcc.Store(id="usual-radii", data={"usual": USUAL, "largest": LARGEST}),
@@ -136,7 +136,7 @@ def _controls(shot: Shot) -> Any:
             ),
         ],
         className="bar",
-        **{"aria-label": "Settings"},
+        **parts.aria(label="Settings"),
     )
 
 

@@ -58,6 +58,11 @@ def themed(figure: Figure, look: Theme) -> Figure:
     return made
 
 
+def subscript(number: int) -> str:
+    """A number in subscript digits."""
+    return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(number))
+
+
 def empty(words: str) -> Figure:
     """A figure with nothing but a sentence in it."""
     note = {"text": words, "showarrow": False, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}

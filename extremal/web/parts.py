@@ -11,16 +11,16 @@ from extremal.web.setup import BOUNDS
 
 SETTLE = 0.15  # seconds that a slider must rest before its value counts
 # Buttons are named one by one: by default there is one that sends the data to a server.
-CONFIG = {
+CONFIG: Any = {
     "displaylogo": False,
     "displayModeBar": "hover",
     "responsive": True,
     "showSendToCloud": False,
     "plotlyServerURL": "",
 }
-FLAT = {**CONFIG, "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]]}
-SOLID = {**CONFIG, "modeBarButtons": [["toImage", "resetCameraDefault3d"]]}
-BARE = {**CONFIG, "modeBarButtons": [["toImage"]]}
+FLAT: Any = {**CONFIG, "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]]}
+SOLID: Any = {**CONFIG, "modeBarButtons": [["toImage", "resetCameraDefault3d"]]}
+BARE: Any = {**CONFIG, "displayModeBar": False}
 
 
 def slider(name: str, value: float, *, control: str | None = None, bound: str | None = None) -> Any:
@@ -73,9 +73,7 @@ def number(ident: str, label: str, value: float, low: float, high: float, step: 
     )
 
 
-def figure(
-    ident: str, title: str, *, config: dict[str, Any] = FLAT, note: Any = None, kind: str = ""
-) -> Any:
+def figure(ident: str, title: str, *, config: Any = BARE, note: Any = None, kind: str = "") -> Any:
     """A place for a plotly figure under a caption."""
     return html.Figure(
         [
@@ -87,6 +85,11 @@ def figure(
         ],
         className=f"panel {kind}".strip(),
     )
+
+
+def aria(**words: str) -> dict[str, Any]:
+    """Attributes such as aria-label, whose names are no names in Python."""
+    return {f"aria-{name}": word for name, word in words.items()}
 
 
 def message(ident: str) -> Any:

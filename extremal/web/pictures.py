@@ -24,6 +24,7 @@ from extremal import _check, attack, certify, models
 from extremal.attack.ball import NORMS
 from extremal.data import Dataset
 from extremal.data.fetch import DataError, fetch
+from extremal.data.idx import read_part
 from extremal.data.table import TABLE
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
@@ -122,15 +123,15 @@ class Seen:
 
 def load_images(name: str) -> Dataset:
     """The first test images of a data set that is on this machine; nothing is fetched."""
-    row = TABLE[name]
+    files = [file for file in TABLE[name].files if file.name.startswith("t10k")]
     try:
-        files = fetch(name, row.files, ())
+        contents = fetch(name, files, ())
     except DataError as error:
         raise ValueError(
             f"the images of {name} are not on this machine, and the explorer fetches nothing; "
             f"run: extremal data fetch {name}"
         ) from error
-    test = row.read(files)[1]
+    test = read_part("t10k", contents)
     return Dataset(test.x[:COUNT].clone(), test.y[:COUNT].clone(), box=(0.0, 1.0))
 
 

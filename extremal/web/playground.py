@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict
 from typing import Any
 
@@ -11,7 +12,7 @@ from extremal.web import parts
 from extremal.web.charts import draw_curve, draw_plane, draw_time
 from extremal.web.guard import guarded
 from extremal.web.look import empty, theme
-from extremal.web.pool import Deadline, Pool
+from extremal.web.pool import Pool
 from extremal.web.probing import regions
 from extremal.web.recipe import recipe
 from extremal.web.setup import (
@@ -41,14 +42,9 @@ class Playground:
         """The trained networks of a set-up: one, or two to compare."""
         found = []
         for place, one in enumerate(setup.problems()):
-            found.append(
-                self._pool.ask(
-                    one,
-                    lambda deadline, one=one: train_answer(one, deadline),
-                    asker=_asker(asker, f"answer {place}"),
-                    size=estimate(one),
-                )
-            )
+            work = functools.partial(train_answer, one)
+            who = _asker(asker, f"answer {place}")
+            found.append(self._pool.ask(one, work, asker=who, size=estimate(one)))
         return found
 
     def show(self, values: Any, look: Any, asker: Any) -> tuple[Any, ...]:
@@ -80,13 +76,9 @@ class Playground:
         probe.check(setup)
         found = []
         for place, answer in enumerate(self.answers(setup, asker)):
-
-            def work(deadline: Deadline, answer: Answer = answer) -> Any:
-                return regions(answer, probe, deadline)
-
-            key = (answer.setup, probe)
-            own = _asker(asker, f"plane {place}")
-            found.append(self._pool.ask(key, work, asker=own, size=100_000))
+            work = functools.partial(regions, answer, probe)
+            who = _asker(asker, f"plane {place}")
+            found.append(self._pool.ask((answer.setup, probe), work, asker=who, size=100_000))
         figures = [draw_plane(one, chosen) for one in found]
         told = [
             html.P(told_regions(one, each.p))
@@ -136,7 +128,7 @@ def _controls(setup: Setup) -> Any:
                 "p = 1 beside p = 3",
                 id="compare",
                 type="button",
-                **{"aria-pressed": str(compared).lower()},
+                **parts.aria(pressed=str(compared).lower()),
             ),
             *(parts.slider(name, getattr(setup, name)) for name in SLIDERS),
             html.Div(
@@ -164,7 +156,7 @@ def _controls(setup: Setup) -> Any:
             html.Div(id="copied", className="soft", role="status"),
         ],
         className="controls",
-        **{"aria-label": "Settings"},
+        **parts.aria(label="Settings"),
     )
 
 
@@ -174,7 +166,7 @@ def _told() -> Any:
         [
             html.Div("training …", id="busy", className="busy", role="status", hidden=True),
             parts.message("message"),
-            html.Div(id="headline", className="headline", **{"aria-live": "polite"}),
+            html.Div(id="headline", className="headline", **parts.aria(live="polite")),
         ],
         className="told",
     )
@@ -196,13 +188,10 @@ def _stage(probe: Probe, setup: Setup) -> Any:
             parts.figure(
                 "plane-0",
                 "Decision regions between two centres",
-                config=parts.BARE,
                 kind="plane",
                 note=_probe(probe, setup),
             ),
-            parts.figure(
-                "plane-1", "Decision regions, second p", config=parts.BARE, kind="plane second"
-            ),
+            parts.figure("plane-1", "Decision regions, second p", kind="plane second"),
             html.Section(
                 [html.H2("What the neurons follow"), html.Div(id="followed", className="tables")],
                 className="panel follows",
@@ -229,7 +218,7 @@ def _clock() -> Any:
         ],
         className="clock",
         role="group",
-        **{"aria-label": "Time of training"},
+        **parts.aria(label="Time of training"),
     )
 
 
@@ -254,7 +243,7 @@ def _probe(probe: Probe, setup: Setup) -> Any:
                 className="fields",
             ),
             parts.message("message-plane"),
-            html.Div(id="told-plane", **{"aria-live": "polite"}),
+            html.Div(id="told-plane", **parts.aria(live="polite")),
         ]
     )
 

@@ -143,7 +143,7 @@ def _overview() -> Any:
             html.Button(label, id=f"sort-{name}", type="button", className="sort"),
             scope="col",
             id=f"head-{name}",
-            **{"aria-sort": "ascending" if name == "name" else "none"},
+            **parts.aria(sort="ascending" if name == "name" else "none"),
         )
         for name, label in COLUMNS.items()
     ]
@@ -324,11 +324,11 @@ def add_callbacks(app: Dash, runs: Runs) -> None:
         prevent_initial_call=True,
     )
 
-    @app.server.route("/download")
     def send() -> Response:
-        return _answer(
-            runs, request.args.get("name"), request.args.get("scale"), request.args.get("kind")
-        )
+        asked = (request.args.get(name) for name in ("name", "scale", "kind"))
+        return _answer(runs, *asked)
+
+    app.server.add_url_rule("/download", "download", send)
 
 
 def _answer(runs: Runs, name: str | None, scale: str | None, kind: str | None) -> Response:

@@ -9,7 +9,7 @@ import torch
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, abort, request
 
-from extremal.web import images, playground, runs
+from extremal.web import images, parts, playground, runs
 from extremal.web.guard import guarded
 from extremal.web.pool import Pool
 
@@ -113,8 +113,10 @@ def _layout() -> Any:
             html.Header(
                 [
                     dcc.Link("extremal", href="/", className="brand"),
-                    html.Nav(_nav(""), id="nav", **{"aria-label": "Pages"}),
-                    html.Button("◐", id="switch", type="button", **{"aria-label": "Dark or light"}),
+                    html.Nav(_nav(""), id="nav", **parts.aria(label="Pages")),
+                    html.Button(
+                        "◐", id="switch", type="button", **parts.aria(label="Dark or light")
+                    ),
                 ]
             ),
             html.Main(id="page", tabIndex="-1"),
@@ -127,7 +129,7 @@ def _layout() -> Any:
 
 def _protect(app: Dash, host: str) -> None:
     """Bounds on requests, and headers that keep everything on this server."""
-    server = app.server
+    server: Any = app.server
     server.config["MAX_CONTENT_LENGTH"] = LARGEST
     policy = (
         "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
@@ -135,15 +137,16 @@ def _protect(app: Dash, host: str) -> None:
         "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
     )
 
-    @server.before_request
     def check_host() -> None:
         name = request.host.rsplit(":", 1)[0].strip("[]")
         if host in LOOPBACK and name not in LOOPBACK:
             abort(403)
 
-    @server.after_request
     def add_headers(response: Response) -> Response:
         response.headers["Content-Security-Policy"] = policy
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
+
+    server.before_request(check_host)
+    server.after_request(add_headers)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from extremal.measure import cosines
-from extremal.web.look import ACCENT, NEGATIVE, POSITIVE, Figure, Theme, themed
+from extremal.web.look import ACCENT, NEGATIVE, POSITIVE, Figure, Theme, subscript, themed
 from extremal.web.setup import Setup
 from extremal.web.training import END, FRAMES, START, Answer, directions
 
@@ -110,7 +110,13 @@ def draw_space(answer: Answer, look: Theme) -> Figure:
     layout = {
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": True,
-        "legend": {"orientation": "h", "y": 0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
+        "legend": {
+            "orientation": "h",
+            "y": 0,
+            "yanchor": "bottom",
+            "x": 0,
+            "itemsizing": "constant",
+        },
         "uirevision": f"space {answer.setup.dim == 3}",
         "scene": {
             **{f"{name}axis": dict(axis) for name in "xyz"},
@@ -183,7 +189,7 @@ def _known(answer: Answer, look: Theme) -> list[dict[str, Any]]:
             "mode": "markers+text",
             "name": "subclass centres",
             **_coordinates(centers),
-            "text": [f"μ{_low(k + 1)}" for k in range(len(centers))],
+            "text": [f"μ{subscript(k + 1)}" for k in range(len(centers))],
             "textposition": "top center",
             "textfont": {"color": look.ink, "size": 15},
             "marker": {"color": look.ink, "size": 6, "symbol": "diamond"},
@@ -209,11 +215,6 @@ def _known(answer: Answer, look: Theme) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _low(number: int) -> str:
-    """A number in subscript digits."""
-    return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(number))
 
 
 def _coordinates(points: Tensor) -> dict[str, list[float]]:
