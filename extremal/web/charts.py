@@ -17,6 +17,7 @@ from extremal.web.look import (
     POSITIVE,
     Figure,
     Theme,
+    power_note,
     subscript,
     themed,
 )
@@ -24,8 +25,7 @@ from extremal.web.probing import Regions
 from extremal.web.setup import REACH, Setup
 from extremal.web.training import START, Answer
 
-DASHES = ("solid", "dash")  # of the first and of the second p
-COLOURS = (POSITIVE, NEGATIVE)
+COLOURS = (POSITIVE, NEGATIVE)  # of the first and of the second p
 FARTHEST = 1.0  # the last radius of the curve
 
 
@@ -62,24 +62,22 @@ def _over_time(answer: Answer, index: int, *, several: bool) -> list[dict[str, A
     times = [max(time, START / 2.0) for time in run.times.tolist()]
     weights = run.snapshots["neurons"].double()[:, answer.follows.neurons]  # (frames, m, dim)
     lengths = torch.linalg.vector_norm(weights, dim=-1)
-    ending = f", p = {answer.setup.p:g}" if several else ""
+    power = f"p = {answer.setup.p:g}"
 
     def curve(name: str, values: Tensor, axis: str, **more: Any) -> dict[str, Any]:
         line = {"color": more.pop("color", colour), "width": 2, **more.pop("line", {})}
         shown = [_digits(value) for value in values.tolist()]
-        words = {"name": name + ending, "hovertemplate": "%{y:.3g}"}
+        words = {"name": name, "hovertemplate": "%{y:.3g}", "showlegend": index == 0}
         base = {"type": "scatter", "mode": "lines", "x": times, "y": shown, "yaxis": axis}
         return {**base, **words, "line": line, **more}
 
-    found = [
-        curve("loss", run.values["loss"], "y", line={"dash": DASHES[index]}),
-    ]
+    found = [curve(power if several else "loss", run.values["loss"], "y", showlegend=True)]
     for name, rows, dash in _references(answer):
         middle = torch.stack([cosines(frame, rows).amax(1).median() for frame in weights])
-        tint = ACCENT if name == "average" else colour
+        tint = ACCENT if name == "average" and not several else colour
         words = f"cosine, nearest {name}"
         found.append(curve(words, middle, "y2", color=tint, line={"dash": dash}))
-    found.append(curve("longest ‖w‖", lengths.amax(1), "y3", line={"dash": DASHES[index]}))
+    found.append(curve("longest ‖w‖", lengths.amax(1), "y3"))
     found.append(curve("median ‖w‖", lengths.median(1).values, "y3", line={"dash": "dot"}))
     return found
 
@@ -172,7 +170,7 @@ def _marks(setup: Setup, look: Theme) -> tuple[list[dict[str, Any]], list[dict[s
     return shapes, notes
 
 
-def draw_plane(found: Regions, look: Theme) -> Figure:
+def draw_plane(found: Regions, p: float, look: Theme) -> Figure:
     """Where the network says + and where -, with the point, its attack and its certified disc."""
     axis = [round(value, 4) for value in found.axis.tolist()]
     probe = found.probe
@@ -208,6 +206,7 @@ def draw_plane(found: Regions, look: Theme) -> Figure:
         "margin": {"l": 56, "r": 8, "t": 8, "b": 46},
         "showlegend": False,
         "shapes": _discs(found, look),
+        "annotations": [power_note(p)],
         "clickmode": "event",
         "dragmode": False,
         "uirevision": "plane",

@@ -63,6 +63,12 @@ def subscript(number: int) -> str:
     return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(number))
 
 
+def power_note(p: float) -> dict[str, Any]:
+    """The p of a drawing, in its upper left corner."""
+    place = {"x": 0.02, "y": 0.98, "xref": "paper", "yref": "paper", "yanchor": "top"}
+    return {**place, "text": f"<b>p = {p:g}</b>", "showarrow": False, "font": {"size": 15}}
+
+
 def empty(words: str) -> Figure:
     """A figure with nothing but a sentence in it."""
     note = {"text": words, "showarrow": False, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}

@@ -29,7 +29,6 @@ from extremal.web.training import FRAMES, Answer, estimate, train_answer
 from extremal.web.words import followed, headline, told_regions
 
 SLIDERS = ("positive", "negative", "spread", "init", "width")
-MOST = 4_000_000  # bytes of one answer to what is asked of a plane
 
 
 class Playground:
@@ -79,11 +78,9 @@ class Playground:
             work = functools.partial(regions, answer, probe)
             who = _asker(asker, f"plane {place}")
             found.append(self._pool.ask((answer.setup, probe), work, asker=who, size=100_000))
-        figures = [draw_plane(one, chosen) for one in found]
-        told = [
-            html.P(told_regions(one, each.p))
-            for one, each in zip(found, setup.problems(), strict=True)
-        ]
+        powers = [each.p for each in setup.problems()]
+        figures = [draw_plane(one, p, chosen) for one, p in zip(found, powers, strict=True)]
+        told = [html.P(told_regions(one, p)) for one, p in zip(found, powers, strict=True)]
         return figures[0], figures[1] if len(figures) > 1 else empty(""), told, ""
 
 

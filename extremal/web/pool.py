@@ -135,23 +135,28 @@ class Pool:
 
         def answer() -> Any:
             job.deadline = Deadline(self._seconds)
-            return work(job.deadline)
+            try:
+                value = work(job.deadline)
+                with self._lock:
+                    self._keep(key, value, size)
+                return value
+            finally:
+                with self._lock:
+                    if self._jobs.get(key) is job:
+                        del self._jobs[key]
 
         job.future = self._threads.submit(answer)
-        job.future.add_done_callback(lambda done: self._end(key, job, done, size))
         return job
 
-    def _end(self, key: Hashable, job: _Job, done: Future[Any], size: int) -> None:
-        with self._lock:
-            if self._jobs.get(key) is job:
-                del self._jobs[key]
-            if done.cancelled() or done.exception() is not None or size > self._most:
-                return
-            self._kept[key] = (done.result(), size)
-            self._bytes += size
-            while len(self._kept) > self._answers or self._bytes > self._most:
-                _, (_, freed) = self._kept.popitem(last=False)
-                self._bytes -= freed
+    def _keep(self, key: Hashable, value: Any, size: int) -> None:
+        if size > self._most:
+            return
+        _, before = self._kept.pop(key, (None, 0))
+        self._kept[key] = (value, size)
+        self._bytes += size - before
+        while len(self._kept) > self._answers or self._bytes > self._most:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._bytes -= freed
 
     def _release(self, asker: Hashable, key: Hashable) -> None:
         """Note what somebody asks for, and give up what it asked for before."""
@@ -167,10 +172,10 @@ class Pool:
         job.askers.discard(asker)
         if not job.askers:
             del self._jobs[before]  # the same question from now on begins anew
-            # Outside of this thread: `cancel` calls `_end`, which takes the lock.
-            threading.Thread(target=_give_up, args=(job,), daemon=True).start()
+            _give_up(job)
 
 
 def _give_up(job: _Job) -> None:
+    """Cancel what waits; tell what runs to stop."""
     if job.future is not None and not job.future.cancel() and job.deadline is not None:
         job.deadline.given_up.set()

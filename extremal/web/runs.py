@@ -123,8 +123,8 @@ def _reversed(order: object) -> bool:
 
 def _line(row: Row) -> Any:
     href = "/runs?" + urlencode({"name": row.name, "scale": row.scale})
-    share = "–" if row.agree is None else f"{row.agree} of {row.claims}"
-    full = row.agree is not None and row.agree == row.claims
+    share = "–" if not row.claims else f"{row.agree} of {row.claims}"
+    full = bool(row.claims) and row.agree == row.claims
     return html.Tr(
         [
             html.Th(dcc.Link(row.name, href=href), scope="row"),

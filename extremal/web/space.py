@@ -13,7 +13,16 @@ import torch
 from torch import Tensor
 
 from extremal.measure import cosines
-from extremal.web.look import ACCENT, NEGATIVE, POSITIVE, Figure, Theme, subscript, themed
+from extremal.web.look import (
+    ACCENT,
+    NEGATIVE,
+    POSITIVE,
+    Figure,
+    Theme,
+    power_note,
+    subscript,
+    themed,
+)
 from extremal.web.setup import Setup
 from extremal.web.training import END, FRAMES, START, Answer, directions
 
@@ -110,6 +119,7 @@ def draw_space(answer: Answer, look: Theme) -> Figure:
     layout = {
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": True,
+        "annotations": [power_note(answer.setup.p)],
         "legend": {
             "orientation": "h",
             "y": 0,
