@@ -105,7 +105,7 @@ def _text(row: Row) -> str:
 
 def _key(order: object) -> Any:
     by = order.get("by") if isinstance(order, Mapping) else None
-    field = by if by in COLUMNS else "name"
+    field = by if isinstance(by, str) and by in COLUMNS else "name"
 
     def key(row: Row) -> tuple[Any, ...]:
         if field == "agree":

