@@ -21,6 +21,7 @@ ORDER = {
 }
 ORDER["experiments"] = set(ORDER)
 ORDER["report"] = set(ORDER)
+ORDER["web"] = set(ORDER)
 ORDER["cli"] = set(ORDER)
 FACE = {"__init__", "sklearn"}  # the first imports all parts
 

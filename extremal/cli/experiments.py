@@ -27,9 +27,7 @@ from extremal.cli.runs import (
 )
 from extremal.data import DataError
 from extremal.experiments import ClusterError, Experiment, Store
-
-_BEGUN = "begun.json"
-_SHIPPED = (Path("results"), Path(__file__).parents[2] / "results")
+from extremal.experiments.finding import BEGUN, from_runs, from_shipped, report_files
 
 
 def _names(incomplete: str) -> list[str]:
@@ -137,7 +135,7 @@ def show(
     if scale is not None:
         experiment.at(scale)  # type: ignore[arg-type]  # it checks the name
     wanted: list[str] = [scale] if scale else [*reversed(ex.SCALES)]
-    found = _from_runs(experiment, wanted, out) or _from_shipped(experiment, wanted)
+    found = from_runs(experiment, wanted, out) or from_shipped(experiment, wanted)
     if found is None:
         where = f" at scale {scale}" if scale else ""
         raise ValueError(
@@ -169,7 +167,7 @@ def _run(
     ex.write_summary(folder / "summary.json", summary)
     film = ex.film(experiment, scale, store, seeds)  # type: ignore[arg-type]
     report.write_report(summary, folder, film)
-    _tell(summary, _files(folder), as_json)
+    _tell(summary, report_files(folder), as_json)
     if done.failed:
         raise typer.Exit(1)
 
@@ -179,50 +177,26 @@ def _begin(folder: Path, seeds: int | None) -> bytes | None:
 
     Returns the note of an earlier run.
     """
-    earlier = read_whole(folder / _BEGUN)
-    write_whole(folder / _BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
+    earlier = read_whole(folder / BEGUN)
+    write_whole(folder / BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
     return earlier
 
 
 def _unbegin(folder: Path, earlier: bytes | None, out: Path) -> None:
     """Leave things as they were before `_begin`, so that `show` does not find an empty run."""
     if earlier is not None:
-        write_whole(folder / _BEGUN, earlier)
+        write_whole(folder / BEGUN, earlier)
         return
     with suppress(OSError):  # Folders with other files stay.
-        (folder / _BEGUN).unlink()
+        (folder / BEGUN).unlink()
         while folder != out:
             folder.rmdir()
             folder = folder.parent
 
 
-def _from_runs(
-    experiment: Experiment, scales: list[str], out: Path
-) -> tuple[dict[str, Any], list[Path]] | None:
-    """The first scale that was run, as far as it has come."""
-    for scale in scales:
-        folder = out / experiment.name / scale
-        if (folder / _BEGUN).is_file():
-            seeds = json.loads((folder / _BEGUN).read_text())["seeds"]
-            summary = ex.summarise(experiment, scale, Store(out), seeds)  # type: ignore[arg-type]
-            return summary, _files(folder)
-    return None
-
-
-def _from_shipped(
-    experiment: Experiment, scales: list[str]
-) -> tuple[dict[str, Any], list[Path]] | None:
-    for scale in scales:
-        for root in _SHIPPED:
-            path = root / experiment.name / f"{scale}.json"
-            if path.is_file():
-                return ex.load_summary(path), sorted(path.parent.glob(f"{scale}.*"))
-    return None
-
-
 def _shipped_cost(experiment: Experiment, scale: str) -> float | None:
     """The seconds of a trial in the results that the repo ships."""
-    found = _from_shipped(experiment, [scale])
+    found = from_shipped(experiment, [scale])
     if found is None:
         return None
     counts = found[0]["trials"]
@@ -242,10 +216,6 @@ def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
     tell_failures(experiment, summary)
     for path in names:
         console.print(path, markup=False, highlight=False, soft_wrap=True)
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.glob("*.*") if path.name != _BEGUN)
 
 
 def _console() -> Console:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from extremal._version import __version__
-from extremal.cli import bench, data, evaluate, experiments, separation, store, sweep
+from extremal.cli import bench, data, evaluate, experiments, explore, separation, store, sweep
 from extremal.experiments import StoreError
 
 app = typer.Typer(
@@ -29,6 +29,7 @@ evaluate.add_to(app)
 data.add_to(app)
 separation.add_to(app)
 bench.add_to(app)
+explore.add_to(app)
 
 
 def _version(wanted: bool) -> None:

@@ -36,10 +36,11 @@ def read_idx(name: str, content: bytes, *, axes: int) -> Tensor:
 
 def read_images(contents: Mapping[str, bytes]) -> tuple[Dataset, Dataset]:
     """The two sets of the MNIST family from its four files: x = pixels / 255, flat."""
-    return _part("train", contents), _part("t10k", contents)
+    return read_part("train", contents), read_part("t10k", contents)
 
 
-def _part(name: str, contents: Mapping[str, bytes]) -> Dataset:
+def read_part(name: str, contents: Mapping[str, bytes]) -> Dataset:
+    """One of the two sets, "train" or "t10k", from its two files."""
     images, labels = f"{name}-images-idx3-ubyte", f"{name}-labels-idx1-ubyte"
     pixels = read_idx(images, contents[images], axes=3)
     y = read_idx(labels, contents[labels], axes=1)

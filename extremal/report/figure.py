@@ -126,14 +126,22 @@ def png_bytes(summary: Mapping[str, Any]) -> bytes:
     return _render(draw(summary), "png", {"Software": None})
 
 
+def pdf_bytes(summary: Mapping[str, Any]) -> bytes:
+    """The figure as a PDF, without a date."""
+    return _render(draw(summary), "pdf", _dateless(summary))
+
+
 def save_figure(summary: Mapping[str, Any], folder: str | Path) -> list[Path]:
     """Write `figure.png` and `figure.pdf` into a folder, each whole or not at all."""
-    figure = draw(summary)
-    dateless = {"Title": str(summary["title"]), "CreationDate": None}
+    figure, dateless = draw(summary), _dateless(summary)
     png, pdf = Path(folder) / "figure.png", Path(folder) / "figure.pdf"
     write_whole(png, _render(figure, "png", {"Software": None}), make_folders=True)
     write_whole(pdf, _render(figure, "pdf", dateless), make_folders=True)
     return [png, pdf]
+
+
+def _dateless(summary: Mapping[str, Any]) -> dict[str, Any]:
+    return {"Title": str(summary["title"]), "CreationDate": None}
 
 
 def _render(figure: Figure, form: str, metadata: dict[str, Any]) -> bytes:

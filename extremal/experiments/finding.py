@@ -1,0 +1,67 @@
+"""Where results are: in a run folder, as far as a run has come, or among those that are shipped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from extremal._check import require
+from extremal.experiments.record import Experiment
+from extremal.experiments.store import Store
+from extremal.experiments.summary import load_summary, summarise
+
+BEGUN = "begun.json"
+SHIPPED = (Path("results"), Path(__file__).parents[2] / "results")
+
+
+def begun(experiment: Experiment, scale: str, out: Path) -> bool:
+    """Whether an experiment was begun at a scale in a run folder."""
+    return (out / experiment.name / scale / BEGUN).is_file()
+
+
+def begun_seeds(experiment: Experiment, scale: str, out: Path) -> int | None:
+    """With how many seeds it was begun, None for the scale's own number."""
+    note = out / experiment.name / scale / BEGUN
+    try:
+        seeds = json.loads(note.read_text())["seeds"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{note} must be the note of a run, got {error!r}") from error
+    require(seeds is None or isinstance(seeds, int), str(note), "hold a number of seeds", seeds)
+    found: int | None = seeds
+    return found
+
+
+def from_runs(
+    experiment: Experiment, scales: Iterable[str], out: Path
+) -> tuple[dict[str, Any], list[Path]] | None:
+    """The first scale that was run, as far as it has come: its summary and the report's files."""
+    for scale in scales:
+        if begun(experiment, scale, out):
+            seeds = begun_seeds(experiment, scale, out)
+            summary = summarise(experiment, scale, Store(out), seeds)  # type: ignore[arg-type]
+            return summary, report_files(out / experiment.name / scale)
+    return None
+
+
+def from_shipped(
+    experiment: Experiment, scales: Iterable[str]
+) -> tuple[dict[str, Any], list[Path]] | None:
+    """The first scale that the repo ships: its summary and its files."""
+    for scale in scales:
+        path = shipped_file(experiment, scale)
+        if path is not None:
+            return load_summary(path), sorted(path.parent.glob(f"{scale}.*"))
+    return None
+
+
+def shipped_file(experiment: Experiment, scale: str) -> Path | None:
+    """The summary that the repo ships, or None."""
+    paths = (root / experiment.name / f"{scale}.json" for root in SHIPPED)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def report_files(folder: Path) -> list[Path]:
+    """The files of a report, without the note that it was begun."""
+    return sorted(path for path in folder.glob("*.*") if path.name != BEGUN)

@@ -1,0 +1,201 @@
+"use strict";
+// What the browser does by itself: the state in the link, time, the theme, copying.
+window.dash_clientside = window.dash_clientside || {};
+(function () {
+  const keep = window.dash_clientside;
+  const root = document.documentElement;
+
+  function trigger() {
+    const context = keep.callback_context;
+    return context && context.triggered.length ? context.triggered[0].prop_id : "";
+  }
+
+  function number(value) {
+    return value === null || value === undefined || value === "" ? null : Number(value);
+  }
+
+  function plot(id) {
+    const place = document.getElementById(id);
+    const drawn = place && place.querySelector(".js-plotly-plot");
+    return drawn && drawn.data && window.Plotly ? drawn : null;
+  }
+
+  // The last recorded frame that is not later than a time.
+  function frameAt(times, time) {
+    let low = 0;
+    let high = times.length - 1;
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (times[middle] <= time * 1.0001) { low = middle; } else { high = middle - 1; }
+    }
+    return low;
+  }
+
+  function moved(track, frame) {
+    const change = { rays: {}, tips: {} };
+    for (const axis of ["x", "y", "z"]) {
+      const at = track[axis][frame];
+      const rays = new Array(3 * at.length);
+      const tips = new Array(at.length);
+      for (let j = 0; j < at.length; j += 1) {
+        tips[j] = at[j] / 1000;
+        rays[3 * j] = 0;
+        rays[3 * j + 1] = tips[j];
+        rays[3 * j + 2] = null;
+      }
+      change.rays[axis] = [rays];
+      change.tips[axis] = [tips];
+    }
+    return change;
+  }
+
+  function phase(track, time) {
+    if (time < track.turn) { return "alignment"; }
+    return time < track.fit ? "between the phases" : "fitting";
+  }
+
+  function applied(theme) {
+    root.dataset.theme = theme;
+    return theme;
+  }
+
+  function wanted() {
+    const stored = window.localStorage.getItem("extremal-theme");
+    if (stored === "light" || stored === "dark") { return stored; }
+    return window.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+  }
+  applied(wanted());
+
+  async function copied(text, what) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return what + " copied.";
+    } catch (error) {
+      return "This browser does not let a page copy; select it by hand.";
+    }
+  }
+
+  keep.explorer = {
+    theme: function (clicks, current) {
+      if (!clicks) { return [applied(wanted()), "Dark or light"]; }
+      const next = current === "dark" ? "light" : "dark";
+      window.localStorage.setItem("extremal-theme", next);
+      return [applied(next), "Dark or light"];
+    },
+
+    session: function (known) {
+      if (known) { return keep.no_update; }
+      const random = new Uint32Array(4);
+      window.crypto.getRandomValues(random);
+      return Array.from(random, (part) => part.toString(16)).join("");
+    },
+
+    collect: function (p, beside, positive, negative, spread, init, width, seed, loss, on) {
+      const setup = {
+        p: number(p), beside: on ? number(beside) : null, positive: number(positive),
+        negative: number(negative), spread: number(spread), init: number(init),
+        width: number(width), seed: number(seed), loss: loss,
+      };
+      const shown = [p, beside, positive, negative, spread, "1e" + init, width];
+      return [setup].concat(shown.map(String));
+    },
+
+    aim: function (first, second, across, up) {
+      return { first: number(first), second: number(second), across: number(across),
+        up: number(up) };
+    },
+
+    link: function (setup, probe, usual) {
+      if (!setup || !probe) { return keep.no_update; }
+      const query = new URLSearchParams();
+      for (const [values, standard] of [[setup, usual.setup], [probe, usual.probe]]) {
+        for (const [name, value] of Object.entries(values)) {
+          if (value !== null && value !== standard[name]) { query.set(name, value); }
+        }
+      }
+      const text = query.toString();
+      const path = window.location.pathname + (text ? "?" + text : "");
+      window.history.replaceState(window.history.state, "", path);
+      return keep.no_update;
+    },
+
+    compare: function (clicks, on) {
+      const pressed = trigger().startsWith("compare");
+      const next = pressed ? !on : on;
+      const words = next ? "One network alone" : "p = 1 beside p = 3";
+      const p = pressed && next ? 1 : keep.no_update;
+      return [next, p, pressed && next ? 3 : keep.no_update, !next, String(next), words];
+    },
+
+    click: function (first, second) {
+      const click = trigger().startsWith("plane-1") ? second : first;
+      if (!click || !click.points || !click.points.length) {
+        return [keep.no_update, keep.no_update];
+      }
+      const at = click.points[0];
+      return [Number(at.x.toFixed(2)), Number(at.y.toFixed(2))];
+    },
+
+    move: function (moment, tracks, grid) {
+      if (!tracks || !tracks.length) { return keep.no_update; }
+      const time = grid[Math.min(Number(moment), grid.length - 1)];
+      tracks.forEach(function (track, index) {
+        const drawn = plot("space-" + index);
+        if (!drawn || !drawn.data[1] || drawn.data[1].x.length !== track.x[0].length) { return; }
+        const change = moved(track, frameAt(track.times, time));
+        window.Plotly.restyle(drawn, change.rays, [0]);
+        window.Plotly.restyle(drawn, change.tips, [1]);
+      });
+      const chart = plot("over-time");
+      const shapes = chart ? chart.layout.shapes || [] : [];
+      if (shapes.length) {
+        const last = "shapes[" + (shapes.length - 1) + "]";
+        window.Plotly.relayout(chart, { [last + ".x0"]: time, [last + ".x1"]: time });
+      }
+      const words = tracks.map(function (track) {
+        const frame = frameAt(track.times, time);
+        return "loss " + track.loss[frame].toPrecision(2) + ", " + phase(track, time);
+      });
+      return "t = " + Number(time.toPrecision(3)) + ": " + words.join(" | ");
+    },
+
+    play: function (clicks, ticks, disabled, moment, last) {
+      const at = Number(moment);
+      if (trigger().startsWith("play")) {
+        if (!disabled) { return [true, "Play", keep.no_update]; }
+        return [false, "Pause", at >= last ? 0 : keep.no_update];
+      }
+      if (disabled) { return [keep.no_update, keep.no_update, keep.no_update]; }
+      if (at >= last) { return [true, "Play", keep.no_update]; }
+      return [keep.no_update, keep.no_update, at + 1];
+    },
+
+    shoot: function (data, index, norm, radius, known, before) {
+      const other = before && before.norm !== norm;
+      const far = other ? known.usual[norm] : number(radius);
+      const shot = { data: data, index: number(index), norm: norm, radius: far };
+      const query = new URLSearchParams();
+      for (const [name, value] of Object.entries(shot)) {
+        if (value !== null) { query.set(name, value); }
+      }
+      const path = window.location.pathname + "?" + query.toString();
+      window.history.replaceState(window.history.state, "", path);
+      return [shot, other ? far : keep.no_update, known.largest[norm]];
+    },
+
+    order: function (...values) {
+      const names = ["name", "title", "scale", "status", "done", "agree"];
+      const now = values[names.length];
+      const by = trigger().split(".")[0].replace("sort-", "");
+      if (!names.includes(by)) { return [keep.no_update].concat(names.map(() => keep.no_update)); }
+      const down = now.by === by ? !now.down : false;
+      const words = names.map((name) => name !== by ? "none" : down ? "descending" : "ascending");
+      return [{ by: by, down: down }].concat(words);
+    },
+
+    copy: function (copies, shares, code) {
+      if (trigger().startsWith("share")) { return copied(window.location.href, "Link"); }
+      return copied(code, "Python");
+    },
+  };
+})();

@@ -1,0 +1,181 @@
+"""Work for browsers: a bounded number of threads, of waiting requests, of seconds, of kept answers.
+
+Equal questions that come at the same time are computed once. Somebody who asks again before an
+earlier question of the same kind was begun gives that one up, so that moving a slider never fills
+the queue; one that runs is told to stop where nobody waits for it any more.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+WORKERS = 2
+WAITING = 128  # questions that may wait for a thread
+SECONDS = 20.0  # of computing that an answer may take,
+SLOWER = 6.0  # and times as many by the clock, where the machine has other things to do
+ANSWERS, BYTES = 128, 96_000_000  # that are kept
+_USERS = 1000  # whose last question is remembered
+
+
+class Busy(ValueError):  # noqa: N818 - it is a state of the server, told to the user
+    """More questions are waiting than may."""
+
+
+class TooLong(ValueError):  # noqa: N818
+    """An answer takes longer than it may."""
+
+
+class Superseded(Exception):  # noqa: N818
+    """Nobody waits for this answer any more."""
+
+
+class Deadline:
+    """When work must end. It looks at it from time to time by `check`, in the thread it began in.
+
+    What counts is the thread's own computing, so that a busy machine fails nobody, within bounds.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._cost, self._clock = time.thread_time() + seconds, time.monotonic() + SLOWER * seconds
+        self.given_up = threading.Event()
+
+    def check(self, *_: object) -> None:
+        """Raise `TooLong` or `Superseded` where it is time; any progress may be passed in."""
+        if self.given_up.is_set():
+            raise Superseded
+        if time.thread_time() > self._cost or time.monotonic() > self._clock:
+            raise TooLong(
+                f"this takes longer than the {self._seconds:g} s of computing that an answer may; "
+                "fewer neurons or subclasses, or a larger start, are faster"
+            )
+
+
+Work = Callable[[Deadline], Any]
+
+
+@dataclass(eq=False)
+class _Job:
+    """A question under way and who waits for it."""
+
+    future: Future[Any] | None = None
+    askers: set[Hashable] = field(default_factory=set)
+    deadline: Deadline | None = None
+
+
+class Pool:
+    """Threads that answer questions, and the answers that were asked for last.
+
+    `size` tells the bytes of an answer; an answer that is larger than all that may be kept isn't.
+    """
+
+    def __init__(
+        self,
+        *,
+        workers: int = WORKERS,
+        waiting: int = WAITING,
+        seconds: float = SECONDS,
+        answers: int = ANSWERS,
+        most: int = BYTES,
+    ) -> None:
+        self._threads = ThreadPoolExecutor(workers, thread_name_prefix="explore")
+        self._waiting, self._seconds = waiting, seconds
+        self._answers, self._most = answers, most
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._bytes = 0
+        self._jobs: dict[Hashable, _Job] = {}
+        self._last: OrderedDict[Hashable, Hashable] = OrderedDict()
+
+    def ask(
+        self, key: Hashable, work: Work, *, asker: Hashable = None, size: int = 1_000_000
+    ) -> Any:
+        """The answer to `key`, from those that are kept or by `work`; waits for it.
+
+        `asker` is who asks, and for what place on the page: its earlier question is given up.
+        """
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+                self._release(asker, key)
+                return self._kept[key][0]
+            self._release(asker, key)
+            job = self._jobs.get(key) or self._begin(key, work, size)
+            job.askers.add(asker)
+            future = job.future
+        assert future is not None
+        try:
+            return future.result()
+        except CancelledError:
+            raise Superseded from None
+
+    def counts(self) -> dict[str, int]:
+        """How many answers are kept, in how many bytes, and how many questions are under way."""
+        with self._lock:
+            return {"kept": len(self._kept), "bytes": self._bytes, "jobs": len(self._jobs)}
+
+    def close(self) -> None:
+        """Give up whatever waits, and end the threads once they are done."""
+        with self._lock:
+            for job in self._jobs.values():
+                if job.deadline is not None:
+                    job.deadline.given_up.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _begin(self, key: Hashable, work: Work, size: int) -> _Job:
+        if len(self._jobs) >= self._waiting:
+            raise Busy("the server is busy with other people's questions; try again in a moment")
+        job = self._jobs[key] = _Job()
+
+        def answer() -> Any:
+            job.deadline = Deadline(self._seconds)
+            try:
+                value = work(job.deadline)
+                with self._lock:
+                    self._keep(key, value, size)
+                return value
+            finally:
+                with self._lock:
+                    if self._jobs.get(key) is job:
+                        del self._jobs[key]
+
+        job.future = self._threads.submit(answer)
+        return job
+
+    def _keep(self, key: Hashable, value: Any, size: int) -> None:
+        if size > self._most:
+            return
+        _, before = self._kept.pop(key, (None, 0))
+        self._kept[key] = (value, size)
+        self._bytes += size - before
+        while len(self._kept) > self._answers or self._bytes > self._most:
+            _, (_, freed) = self._kept.popitem(last=False)
+            self._bytes -= freed
+
+    def _release(self, asker: Hashable, key: Hashable) -> None:
+        """Note what somebody asks for, and give up what it asked for before."""
+        if asker is None:
+            return
+        before = self._last.pop(asker, None)
+        self._last[asker] = key
+        while len(self._last) > _USERS:
+            self._last.popitem(last=False)
+        job = self._jobs.get(before)
+        if before == key or job is None:
+            return
+        job.askers.discard(asker)
+        if not job.askers:
+            del self._jobs[before]  # the same question from now on begins anew
+            _give_up(job)
+
+
+def _give_up(job: _Job) -> None:
+    """Cancel what waits; tell what runs to stop."""
+    if job.future is not None and not job.future.cancel() and job.deadline is not None:
+        job.deadline.given_up.set()

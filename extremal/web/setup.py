@@ -1,0 +1,189 @@
+"""What the playground is asked: its settings with their bounds, and their way into a link and back.
+
+Everything that comes from a browser passes through here, and whatever is not within the bounds is a
+ValueError with the setting's name, the rule and what was received.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
+
+from extremal import _check
+
+LOSSES = ("exp", "logistic")
+LONGEST_LINK = 2000  # characters
+_SHOWN = 40  # characters of a bad value
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least and the largest value of a setting, the step of its control, and its words."""
+
+    low: float
+    high: float
+    step: float
+    label: str
+    about: str
+
+
+BOUNDS = {
+    "positive": Bound(1, 6, 1, "Subclasses of class +", "K₁"),
+    "negative": Bound(1, 6, 1, "Subclasses of class −", "K₂"),
+    "spread": Bound(
+        0, 0.5, 0.01, "Spread of a cluster", "α; noise N(0, α²/dim) in each coordinate"
+    ),
+    "p": Bound(1, 6, 0.1, "Power p", "1 is ReLU; theory: from 3 on, robust"),
+    "init": Bound(-8, -1, 1, "First weights", "their standard deviation"),
+    "width": Bound(4, 300, 1, "Neurons", "h, the network's width"),
+    "seed": Bound(0, 9999, 1, "Seed", "of data and first weights"),
+}
+WHOLE = ("positive", "negative", "init", "width", "seed")
+REACH = 1.5  # the plane is drawn, and points may be chosen, from -REACH to REACH
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The settings that decide what is trained; with `beside`, a second p to compare with."""
+
+    positive: int = 2
+    negative: int = 2
+    spread: float = 0.1
+    p: float = 1.0
+    init: int = -4
+    width: int = 60
+    seed: int = 0
+    loss: str = "exp"
+    beside: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in BOUNDS:
+            object.__setattr__(self, name, _within(name, getattr(self, name)))
+        if self.beside is not None:
+            object.__setattr__(self, "beside", _within("p", self.beside, "beside"))
+        _check.choice("loss", self.loss, LOSSES)
+
+    @property
+    def count(self) -> int:
+        """K, the number of subclasses."""
+        return self.positive + self.negative
+
+    @property
+    def dim(self) -> int:
+        """As many dimensions as there are centres, and at least three."""
+        return max(3, self.count)
+
+    def problems(self) -> list[Setup]:
+        """One set-up for each p, without the other."""
+        powers = [self.p] if self.beside is None else [self.p, self.beside]
+        return [replace(self, p=p, beside=None) for p in powers]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The plane of two centres, counted from 1, and a point across * mu_first + up * mu_second."""
+
+    first: int = 1
+    second: int = 2
+    across: float = 1.0
+    up: float = 0.0
+
+    def __post_init__(self) -> None:
+        most = int(BOUNDS["positive"].high + BOUNDS["negative"].high)
+        for name in ("first", "second"):
+            object.__setattr__(self, name, whole(name, getattr(self, name), 1, most))
+        _check.require(self.first != self.second, "second", "be another centre than first", "same")
+        for name in ("across", "up"):
+            value = _number(name, getattr(self, name))
+            object.__setattr__(
+                self, name, _check.number(name, value, minimum=-REACH, maximum=REACH)
+            )
+
+    def check(self, setup: Setup) -> None:
+        """Require that there are such centres."""
+        for name in ("first", "second"):
+            rule = f"be one of the centres 1..{setup.count}"
+            value = getattr(self, name)
+            _check.require(value <= setup.count, name, rule, value)
+
+
+def read_setup(values: Mapping[str, Any]) -> Setup:
+    """A set-up from what a browser sent: missing values are the default's, others are checked."""
+    return Setup(**_known(values, Setup))
+
+
+def read_probe(values: Mapping[str, Any]) -> Probe:
+    """A plane and a point from what a browser sent."""
+    return Probe(**_known(values, Probe))
+
+
+def read_link(search: str | None) -> tuple[Setup, Probe]:
+    """What a link's query says, all of it known and within the bounds."""
+    values = read_query(search, {field.name for kind in (Setup, Probe) for field in fields(kind)})
+    setup = read_setup(values)
+    probe = read_probe(values)
+    probe.check(setup)
+    return setup, probe
+
+
+def read_query(search: object, known: set[str]) -> dict[str, str]:
+    """A link's query as a dict; names that nobody knows are an error, and so are long links."""
+    _check.require(search is None or isinstance(search, str), "link", "be text", search)
+    text = str(search or "").removeprefix("?")
+    rule = f"have at most {LONGEST_LINK} characters"
+    _check.require(len(text) <= LONGEST_LINK, "link", rule, f"{len(text)} characters")
+    values = dict(parse_qsl(text, keep_blank_values=True))
+    for name in values:
+        shown = name[:_SHOWN]
+        _check.require(name in known, "link", f"name only {', '.join(sorted(known))}", shown)
+    return values
+
+
+def link(setup: Setup, probe: Probe) -> str:
+    """The query that `read_link` reads as the same: what differs from the defaults, no more."""
+    values = {**_changed(setup), **_changed(probe)}
+    return f"?{urlencode(values)}" if values else ""
+
+
+def _changed(chosen: Setup | Probe) -> dict[str, Any]:
+    usual = asdict(type(chosen)())
+    return {name: value for name, value in asdict(chosen).items() if value != usual[name]}
+
+
+def _known(values: object, kind: type) -> dict[str, Any]:
+    _check.instance("settings", values, Mapping, "be a mapping")
+    assert isinstance(values, Mapping)
+    names = [field.name for field in fields(kind)]
+    return {name: values[name] for name in names if values.get(name) not in (None, "")}
+
+
+def _within(name: str, value: object, shown: str | None = None) -> float | int:
+    bound = BOUNDS[name]
+    number = _number(shown or name, value)
+    if name in WHOLE:
+        return whole(shown or name, number, int(bound.low), int(bound.high))
+    return _check.number(shown or name, number, minimum=bound.low, maximum=bound.high)
+
+
+def whole(name: str, value: object, low: int, high: int) -> int:
+    """A whole number within bounds, from a number or from text."""
+    number = _number(name, value)
+    rule = f"be a whole number from {low} to {high}"
+    _check.require(number == int(number) and low <= number <= high, name, rule, f"{number:g}")
+    return int(number)
+
+
+def _number(name: str, value: object) -> float:
+    """A finite number from a number or from text, since links and controls hold text."""
+    rule = "be a number"
+    plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+    _check.require(plain, name, rule, type(value).__name__)
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (ValueError, OverflowError):
+        number = math.nan
+    _check.require(math.isfinite(number), name, rule, str(value)[:_SHOWN])
+    return number

@@ -1,0 +1,97 @@
+"""One answer of the playground: a network trained by gradient flow, attacked and certified.
+
+It is what `recipe` writes down as Python, and nothing else: a test runs those lines and compares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal import attack, certify, measure, train
+from extremal.data import Dataset, OrthonormalMixture
+from extremal.models import Gaussian, PReLUNet
+from extremal.train import Record, Trajectory, Until
+from extremal.web.pool import Deadline
+from extremal.web.setup import Setup
+
+TRAIN, TEST = 300, 100  # points
+LOSS, END = 0.01, 1e4  # the flow ends where the loss is that small, or else at that time
+START, FRAMES = 0.2, 95  # the first time that is recorded, and how many up to END, 20 a decade
+STEPS = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A trained network and all that the page says and draws of it."""
+
+    setup: Setup
+    mixture: OrthonormalMixture
+    points: Dataset  # the training points
+    net: PReLUNet
+    run: Trajectory
+    attacked: Tensor  # (TEST,) the smallest radius found at which each test point breaks
+    certified: Tensor  # (TEST,) no attack below it
+    follows: measure.Following  # which of `directions` each dominant neuron follows
+
+    @property
+    def size(self) -> int:
+        """About as many bytes as it holds."""
+        kept = [*self.run.snapshots.values(), self.points.x, self.attacked, self.certified]
+        return sum(part.numel() * part.element_size() for part in kept) + 100_000
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the loss reached its goal."""
+        return self.run.info["ended_by"] == "loss"
+
+
+def directions(mixture: OrthonormalMixture) -> tuple[list[str], Tensor]:
+    """Names and rows (m, dim) of what a neuron may follow: class averages, then centres.
+
+    The average of a class with one subclass is that subclass's centre, and is named so.
+    """
+    names, rows = [], []
+    for sign, count in ((1, mixture.positive), (-1, mixture.negative)):
+        if count > 1:
+            names.append(f"average of class {'+' if sign > 0 else '−'}")
+            rows.append(mixture.average(sign))
+    for index in range(mixture.count):
+        plus = index < mixture.positive
+        alone = (mixture.positive if plus else mixture.negative) == 1
+        name = f"centre {index + 1} (class {'+' if plus else '−'})"
+        names.append(f"only {name}" if alone else name)
+        rows.append(mixture.centers[index])
+    return names, torch.stack(rows)
+
+
+def train_answer(setup: Setup, deadline: Deadline) -> Answer:
+    """Train, attack and certify; `setup.beside` is not looked at."""
+    generator = torch.Generator().manual_seed(setup.seed)
+    mixture = OrthonormalMixture(setup.dim, setup.positive, setup.negative, setup.spread)
+    points = mixture.sample(TRAIN, generator=generator)
+    test = mixture.sample(TEST, generator=generator)
+    start = Gaussian(float(f"1e{setup.init}"))
+    net = PReLUNet(setup.dim, setup.width, setup.p, init=start, generator=generator)
+    run = train.gradient_flow(
+        net,
+        points,
+        loss=setup.loss,  # type: ignore[arg-type]  # the set-up checked it
+        until=Until(time=END, loss=LOSS),
+        record=Record.log_spaced(START, END, FRAMES, snapshots=True, phases=True),
+        max_steps=STEPS,
+        progress=deadline.check,
+    )
+    deadline.check()
+    found = attack.minimal(net, test.x, test.y, generator=generator, progress=deadline.check)
+    deadline.check()
+    certified = certify.radius(net, test.x, test.y, effort="fast", progress=deadline.check)
+    follows = measure.following(net, directions(mixture)[1])
+    return Answer(setup, mixture, points, net, run, found.radius, certified, follows)
+
+
+def estimate(setup: Setup) -> int:
+    """Bytes that an answer may come to: snapshots in float64, and what is drawn."""
+    return FRAMES * setup.width * (setup.dim + 1) * 8 + 200_000

@@ -1,0 +1,22 @@
+"""Two trained networks of the playground, and a pool that answers with them whatever is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from extremal.web.pool import Deadline, Pool
+from extremal.web.setup import Setup
+from extremal.web.training import Answer, train_answer
+
+
+@pytest.fixture(scope="session")
+def answers() -> dict[float, Answer]:
+    """The default problem with p = 1 and with p = 3."""
+    return {p: train_answer(Setup(p=p), Deadline(300.0)) for p in (1.0, 3.0)}
+
+
+@pytest.fixture
+def pool():
+    made = Pool(workers=1)
+    yield made
+    made.close()

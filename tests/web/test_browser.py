@@ -1,0 +1,179 @@
+"""A real Chromium uses the explorer as a person does."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+
+import pytest
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.web import chromium
+
+pytestmark = pytest.mark.skipif(chromium.found() is None, reason=chromium.MISSING)
+WAIT = 120  # seconds at most, on a busy machine
+HALF = """
+const curve = document.querySelector("#curve .js-plotly-plot").data[0];
+return curve.x[curve.y.findIndex((share) => share <= 0.5)];
+"""
+TIPS = "return document.querySelector('#space-0 .js-plotly-plot').data[1].x.slice(0, 40)"
+CAMERA = "return document.querySelector('#space-0 .js-plotly-plot').layout.scene.camera.eye"
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    with chromium.served(tmp_path_factory.mktemp("runs")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium.opened() as driver:
+        yield driver
+
+
+@pytest.fixture
+def page(browser):
+    """The browser; at the end it has complained of nothing and asked nobody else."""
+    browser.get_log("browser")
+    chromium.requested(browser)
+    yield browser
+    severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
+    assert severe == []
+    far = [
+        url
+        for url in chromium.requested(browser)
+        if not url.startswith(("http://127.0.0.1:", "data:", "blob:"))
+    ]
+    assert far == []
+
+
+def text(driver, ident: str) -> str:
+    return driver.find_element(By.ID, ident).text
+
+
+def until(driver, condition):
+    return WebDriverWait(driver, WAIT, ignored_exceptions=[Exception]).until(lambda _: condition())
+
+
+def ready(driver, words: str) -> None:
+    """Wait for a headline with these words."""
+    until(driver, lambda: words in text(driver, "headline"))
+    until(driver, lambda: driver.execute_script(TIPS))
+
+
+def test_turn_p_from_1_to_3_scrub_and_click(page, address):
+    page.get(address)
+    ready(page, "p = 1: of 33 neurons that matter, 33 follow a class average")
+    assert "average of class +" in text(page, "followed")
+    assert page.execute_script(HALF) == pytest.approx(0.5, abs=0.03)
+    turn_the_camera = """
+      const drawn = document.querySelector("#space-0 .js-plotly-plot");
+      return window.Plotly.relayout(drawn, {"scene.camera.eye": {x: 0.3, y: 1.9, z: 0.4}});
+    """
+    page.execute_script(turn_the_camera)
+
+    p = page.find_element(By.ID, "c-p")
+    p.send_keys(Keys.ARROW_RIGHT * 20)  # by 0.1 each, as with the keyboard
+    ready(page, "p = 3: of 35 neurons that matter, 35 follow a subclass centre")
+    assert "centre 1 (class +)" in text(page, "followed")
+    assert "average" not in text(page, "followed")
+    until(page, lambda: page.execute_script(HALF) > 0.65)
+    assert page.execute_script(HALF) == pytest.approx(0.5**0.5, abs=0.05)
+    assert page.execute_script(CAMERA)["y"] == pytest.approx(1.9)
+    assert page.current_url.endswith("/?p=3")
+
+    at_the_end = page.execute_script(TIPS)
+    page.find_element(By.ID, "moment").send_keys(Keys.HOME)
+    until(page, lambda: text(page, "clock").startswith("t = 0.2:"))
+    assert text(page, "clock").endswith("alignment")
+    assert page.execute_script(TIPS) != at_the_end
+    page.find_element(By.ID, "play").click()
+    until(page, lambda: text(page, "play") == "Play" and "fitting" in text(page, "clock"))
+    assert page.execute_script(TIPS) == pytest.approx(at_the_end, abs=2e-3)
+
+    plane = page.find_element(By.CSS_SELECTOR, "#plane-0 .nsewdrag")
+    page.execute_script("arguments[0].scrollIntoView({block: 'center'})", plane)
+    before = text(page, "told-plane")
+    side = plane.size["width"]
+    ActionChains(page).move_to_element_with_offset(plane, -side // 5, -side // 4).click().perform()
+    until(page, lambda: text(page, "told-plane") not in ("", before))
+    told = re.search(r"length ([\d.]+).*shorter than ([\d.]+)", text(page, "told-plane"))
+    assert told, text(page, "told-plane")
+    assert 0.0 < float(told[2]) <= float(told[1])
+    assert "across=" in page.current_url
+
+
+def test_one_click_compares_and_the_copied_lines_compute_the_same(page, address):
+    allowed = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"], "origin": address}
+    page.get(address)
+    page.execute_cdp_cmd("Browser.grantPermissions", allowed)
+    ready(page, "p = 1")
+    page.find_element(By.ID, "compare").click()
+    ready(page, "p = 3")
+    headlines = text(page, "headline")
+    assert headlines.count("Half of the test points break") == 2
+    assert "two" in page.find_element(By.ID, "stage").get_attribute("class")
+    page.find_element(By.ID, "copy").click()
+    until(page, lambda: text(page, "copied") == "Python copied.")
+    lines = page.execute_async_script("navigator.clipboard.readText().then(arguments[0])")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        exec(lines, {})  # it is what users do with it
+    computed = [float(value) for value in re.findall(r"break by ([\d.]+)", out.getvalue())]
+    told = [float(value) for value in re.findall(r"by radius ([\d.]+)", headlines)]
+    assert computed == pytest.approx(told, abs=6e-4)  # the page shows three digits
+    assert len(told) == 2
+
+
+def test_a_shared_link_says_the_same_and_a_bad_one_says_why(page, address):
+    page.get(f"{address}/?positive=2&negative=1&p=2.5&width=20&seed=7&first=1&second=3")
+    ready(page, "p = 2.5")
+    for name, value in (("p", "2.5"), ("negative", "1"), ("width", "20"), ("seed", "7")):
+        assert page.find_element(By.ID, f"c-{name}").get_attribute("value") == value
+    assert "Three dimensions" in text(page, "view")
+    page.get(f"{address}/?p=17")
+    until(page, lambda: "p must be a finite number" in text(page, "wrong-link"))
+    page.get(f"{address}/nowhere")
+    until(page, lambda: "There is no page /nowhere" in text(page, "page"))
+
+
+def test_open_a_run(page, address):
+    page.get(f"{address}/runs")
+    until(page, lambda: "runs" in text(page, "counted"))
+    page.find_element(By.ID, "filter").send_keys("figure-2 paper vidal-2024")
+    until(page, lambda: text(page, "counted").startswith("1 of"))
+    page.find_element(By.LINK_TEXT, "min-vidal-2024/figure-2").click()
+    until(page, lambda: "rows agree" in text(page, "page"))
+    drawn = "return document.querySelectorAll('#run-figures .js-plotly-plot .main-svg').length"
+    until(page, lambda: page.execute_script(drawn) >= 6)
+    assert "1/sqrt(K), Theorem 1" in text(page, "page")
+    files = page.find_elements(By.CSS_SELECTOR, "a[download]")
+    assert [one.text for one in files][0] == "Claims, CSV"
+
+
+def test_controls_have_labels_and_the_theme_can_be_switched(page, address):
+    page.get(address)
+    ready(page, "p = 1")
+    unlabelled = """
+      return Array.from(document.querySelectorAll("input")).filter((field) =>
+        !field.labels.length && !field.getAttribute("aria-label")).map((field) => field.id);
+    """
+    assert page.execute_script(unlabelled) == []
+    nameless = """
+      return Array.from(document.querySelectorAll("button")).filter((one) =>
+        !one.textContent.trim() && !one.getAttribute("aria-label")).length;
+    """
+    assert page.execute_script(nameless) == 0
+    shade = "return [document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]"
+    first = page.execute_script(shade)
+    page.find_element(By.ID, "switch").click()
+    until(page, lambda: page.execute_script(shade) != first)
+    ink = "return document.querySelector('#curve .js-plotly-plot').layout.font.color"
+    until(page, lambda: page.execute_script(ink) == "#e8eaed")
+    page.find_element(By.ID, "switch").click()
+    until(page, lambda: page.execute_script(shade) == first)

@@ -1,0 +1,286 @@
+"""Whatever a browser sends, a callback answers with a sentence or with a drawing."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import io
+import logging
+
+import pytest
+import torch
+from dash.exceptions import PreventUpdate
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from extremal.data import Dataset
+from extremal.models import Gaussian, PReLUNet
+from extremal.web import create_app, images, pictures, playground, runs
+from extremal.web.guard import SORRY, guarded
+from extremal.web.pictures import Own, Shot, look_at, read_shot, read_shot_link
+from extremal.web.pool import Busy, Deadline, Superseded
+from extremal.web.probing import regions
+from extremal.web.results import KINDS, detail, download, listing
+from extremal.web.setup import Setup
+from extremal.web.shell import _not_found, _Pages
+
+OURS = SORRY.partition("{")[0]
+PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
+PLAIN |= st.floats(allow_subnormal=False)
+ANYTHING = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
+
+
+def mappings(*names: str) -> st.SearchStrategy:
+    """Mappings with some of the right names, and anything else."""
+    good = st.sampled_from([1, 2, 3, 0.1, "3", "exp", "l2", "mnist", "paper", "demo", None])
+    return st.dictionaries(st.sampled_from(names), good | ANYTHING) | ANYTHING
+
+
+SETUPS = mappings("p", "beside", "positive", "negative", "spread", "init", "width", "seed", "loss")
+PROBES = mappings("first", "second", "across", "up")
+THEMES = st.sampled_from(["light", "dark"]) | ANYTHING
+quick = settings(
+    deadline=None,
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+
+
+class Fixed:
+    """A pool that answers every question of the playground with the same network."""
+
+    def __init__(self, answer) -> None:
+        self.answer = answer
+
+    def ask(self, key, work, *, asker=None, size=0):
+        del asker, size
+        return self.answer if isinstance(key, Setup) else work(Deadline(300.0))
+
+
+class Refusing:
+    """A pool that refuses: nothing may be computed for bad input, and busy is a sentence."""
+
+    def ask(self, *_, **__):
+        raise Busy("busy")
+
+
+def answered(callback, *values):
+    """What a guarded callback returns: its message where it failed, else ''."""
+    found = guarded(lambda words: (words,))(callback)(*values)
+    words = found[0] if len(found) == 1 else ""
+    assert OURS not in words, words
+    return words
+
+
+@pytest.fixture(scope="module")
+def fixed(answers):
+    return Fixed(answers[1.0])
+
+
+@given(SETUPS, THEMES, ANYTHING)
+@quick
+def test_the_playground(fixed, values, look, asker):
+    answered(playground.Playground(fixed).show, values, look, asker)
+
+
+@given(SETUPS, PROBES, THEMES, ANYTHING)
+@settings(quick, max_examples=40)
+def test_the_plane(fixed, values, point, look, asker):
+    answered(playground.Playground(fixed).probe, values, point, look, asker)
+
+
+@given(mappings("data", "index", "norm", "radius"), ANYTHING, ANYTHING)
+@quick
+def test_the_images(values, own, asker):
+    assert answered(images.Images(Refusing()).show, values, own, asker)
+
+
+@given(
+    ANYTHING | st.binary(max_size=200).map(lambda b: "data:;base64," + base64.b64encode(b).decode())
+)
+@quick
+def test_the_upload(contents):
+    words = answered(images.Images(Refusing()).upload, contents, "a name")
+    assert words.startswith("file must") or contents is None
+
+
+@given(ANYTHING, mappings("by", "down"), ANYTHING)
+@settings(quick, max_examples=25)
+def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
+    stored = runs.Runs(Fixed(None), tmp_path)
+    stored._pool.ask = lambda *_, **__: listed
+    assert answered(stored.rows, words, order, ticks) == ""
+
+
+@given(mappings("name", "scale"), THEMES)
+@settings(quick, max_examples=25)
+def test_one_run(values, look):
+    answered(runs.Runs(Refusing(), None).draw, values, look)
+
+
+@given(ANYTHING | st.sampled_from(["/", "/runs", "/images"]), ANYTHING)
+@settings(quick, max_examples=40)
+def test_every_address(app, path, search):
+    page, _ = app(path, search)
+    assert OURS not in str(page)
+
+
+@pytest.fixture(scope="module")
+def app():
+    return guarded(_not_found)(_Pages(runs.Runs(Refusing(), None)))
+
+
+@pytest.fixture(scope="module")
+def listed(tmp_path_factory):
+    """The shipped results."""
+    return listing(tmp_path_factory.mktemp("empty"))
+
+
+def test_our_own_mistakes_are_logged_and_not_shown(caplog):
+    def broken() -> None:
+        raise KeyError("secret")
+
+    with caplog.at_level(logging.ERROR):
+        words = guarded(str)(broken)()
+    assert words.startswith(OURS)
+    assert "KeyError" in words
+    assert "secret" not in words
+    assert "secret" in caplog.text
+
+
+def test_an_answer_that_nobody_waits_for_changes_nothing():
+    def given_up() -> None:
+        raise Superseded
+
+    with pytest.raises(PreventUpdate):
+        guarded(str)(given_up)()
+
+
+def test_a_good_question_is_drawn(fixed, answers):
+    shown = playground.Playground(fixed).show({"p": 1}, "light", "me")
+    assert shown[2] == "stage"
+    assert "p = 1: of 33 neurons" in str(shown[6])
+    assert "OrthonormalMixture(dim=4" in shown[7]
+    both = playground.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
+    assert both[2] == "stage two"
+    assert len(both[9]) == 2
+    plane = playground.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
+    told = regions(answers[1.0], playground.Probe(2, 3), Deadline(300.0))
+    assert f"{told.radius:.3f}" in str(plane[2])
+
+
+def test_bad_links_are_explained_in_the_page():
+    page = str(playground.page("?p=17"))
+    assert "This link can't be followed as it is: p must be" in page
+    assert "This link can't be followed as it is: norm must be" in str(images.page("?norm=l7"))
+    gone = str(runs.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
+    assert "unknown experiment" in gone
+
+
+# Images
+
+
+def network(outputs: int = 10, dim: int = 784) -> PReLUNet:
+    generator = torch.Generator().manual_seed(3)
+    return PReLUNet(dim, 6, 2.0, outputs, init=Gaussian(0.1), generator=generator)
+
+
+def sent(data: bytes) -> str:
+    return "data:application/octet-stream;base64," + base64.b64encode(data).decode()
+
+
+def test_a_network_of_ones_own(tmp_path):
+    network().save(tmp_path / "net.safetensors")
+    own = Own()
+    key = own.add(sent((tmp_path / "net.safetensors").read_bytes()))
+    assert torch.equal(own.get(key).neurons, network().neurons)
+    with pytest.raises(ValueError, match="chosen again"):
+        own.get("another")
+
+
+@pytest.mark.parametrize(("outputs", "dim"), [(1, 784), (10, 5)])
+def test_a_network_for_something_else_is_refused(tmp_path, outputs, dim):
+    network(outputs, dim).save(tmp_path / "net.safetensors")
+    with pytest.raises(ValueError, match="784 inputs, 10 outputs"):
+        Own().add(sent((tmp_path / "net.safetensors").read_bytes()))
+
+
+def test_large_files_are_refused(monkeypatch):
+    monkeypatch.setattr(pictures, "FILE", 100)
+    with pytest.raises(ValueError, match="at most 0 MB"):
+        Own().add(sent(b"0" * 1000))
+
+
+def test_an_image_is_attacked_within_its_ball_and_box():
+    x = torch.rand(4, 784, generator=torch.Generator().manual_seed(1))
+    net = network().float()
+    y = net(x).argmax(1).detach()
+    shot = Shot(index=2, norm="l2", radius=2.0)
+    seen = look_at("yours", net, Dataset(x, y, box=(0.0, 1.0)), shot, Deadline(300.0))
+    assert float((seen.x_adv - x[2]).norm()) <= 2.0 * (1 + 1e-5)
+    assert float(seen.x_adv.min()) >= 0.0
+    assert float(seen.x_adv.max()) <= 1.0
+    assert seen.broken == (seen.margin_adv < 0) == (seen.smallest <= 2.0)
+    assert seen.certified <= seen.smallest
+    given = (net.votes[seen.said] * net.hidden(x[2:3])[0]).detach()
+    assert list(seen.votes) == pytest.approx(sorted(given.tolist(), reverse=True)[:6])
+
+
+def test_the_usual_radius_depends_on_the_norm():
+    assert read_shot({"norm": "linf"}).radius == 0.1
+    assert read_shot_link("?data=fashion-mnist&index=7&norm=l1&radius=3") == Shot(
+        "fashion-mnist", 7, "l1", 3.0
+    )
+    for bad in ("?index=300", "?radius=-1", "?radius=7", "?norm=l7", "?data=cifar10"):
+        with pytest.raises(ValueError, match="must"):
+            read_shot_link(bad)
+
+
+def test_images_that_are_not_here_are_not_fetched(monkeypatch, tmp_path):
+    monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path))
+    monkeypatch.delenv("EXTREMAL_DATA", raising=False)
+    with pytest.raises(ValueError, match="extremal data fetch mnist"):
+        pictures.load_images("mnist")
+
+
+# Runs
+
+
+def test_the_shipped_results_are_listed_and_can_be_had(tmp_path, listed):
+    rows = {(row.name, row.scale): row for row in listed}
+    shipped = rows["min-vidal-2024/figure-2", "paper"]
+    assert (shipped.status, shipped.done, shipped.total) == ("shipped", 320, 320)
+    summary = detail("min-vidal-2024/figure-2", "paper", tmp_path)
+    claims = list(csv.DictReader(io.StringIO(download(summary, "csv").decode())))
+    assert [row["quantity"] for row in claims] == [row["quantity"] for row in summary["rows"]]
+    curves = list(csv.DictReader(io.StringIO(download(summary, "figure.csv").decode())))
+    line = next(panel for panel in summary["panels"] if panel["kind"] == "line")
+    own = [float(row["y"]) for row in curves if row["series"] == line["series"][0]["label"]]
+    assert own[: len(line["series"][0]["y"])] == line["series"][0]["y"]
+    assert download(summary, "pdf").startswith(b"%PDF")
+
+
+def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
+    client = create_app(tmp_path).server.test_client()
+    where = "/download?name=demo&scale=quick&kind="
+    for kind, mime in KINDS.items():
+        found = client.get(where + kind)
+        assert (found.status_code, found.mimetype) == (200, mime)
+        assert f"demo-quick.{kind}" in found.headers["Content-Disposition"]
+    bad = ("/download", where + "exe", "/download?name=../../etc/passwd&scale=quick&kind=csv")
+    for address in bad:
+        found = client.get(address)
+        assert found.status_code == 404
+        assert OURS not in found.text
+        assert "Traceback" not in found.text
+
+
+def test_other_sites_names_are_not_answered(tmp_path):
+    client = create_app(tmp_path).server.test_client()
+    assert client.get("/", headers={"Host": "127.0.0.1:8050"}).status_code == 200
+    assert client.get("/", headers={"Host": "[::1]:8050"}).status_code == 200
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 403
+    wide = create_app(tmp_path, host="0.0.0.0").server.test_client()
+    assert wide.get("/", headers={"Host": "lab.example"}).status_code == 200
+    policy = client.get("/").headers["Content-Security-Policy"]
+    assert "default-src 'self'" in policy
