@@ -13,6 +13,7 @@ from extremal.experiments.trial import Trial
 from extremal.experiments.worker import Worker, first_words, perform
 
 Progress = Callable[[int, int, int, int], None]
+"""Told how many trials are done, failed, in all and running."""
 _STARTS = 3
 
 
