@@ -25,7 +25,8 @@ def run(path: Path) -> Any:
     from nbclient import NotebookClient  # noqa: PLC0415 - the site only reads
 
     book = nbformat.read(path, as_version=4)
-    NotebookClient(book, timeout=900, resources={"metadata": {"path": str(ROOT)}}).execute()
+    place = {"metadata": {"path": str(ROOT)}}
+    NotebookClient(book, timeout=900, coalesce_streams=True, resources=place).execute()
     return book
 
 

@@ -68,7 +68,8 @@ def cuts() -> Figure:
         axes = figure.add_subplot(1, 2, k + 1)
         with torch.no_grad():
             out = net(plane.reshape(-1, mix.dim)).reshape(x.shape)
-        axes.pcolormesh(ticks, ticks, (out > 0).double(), cmap=_SIDES, rasterized=True)
+        side = (out > 0).double().numpy()
+        axes.pcolormesh(ticks.numpy(), ticks.numpy(), side, cmap=_SIDES, rasterized=True)
         axes.add_patch(Circle((0, 0), size, fill=False, color=INK, linewidth=1.2))
         axes.plot(0, 0, "o", color=INK)
         axes.text(0.03, -0.14, "μ₁", color=INK)

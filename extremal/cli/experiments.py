@@ -21,7 +21,8 @@ from extremal.experiments import Experiment, Store
 
 _BEGUN = "begun.json"
 _FAILURES = 5  # how many are printed
-_SHIPPED = (Path("results"), Path(__file__).parents[2] / "results")
+# Where stored summaries are: here, in the checkout that holds the package, or in the wheel.
+_SHIPPED = (Path("results"), *(Path(__file__).parents[up] / "results" for up in (2, 1)))
 
 
 def _names(incomplete: str) -> list[str]:
