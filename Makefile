@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check docs dist dist-test bench clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/'
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/'
 
 setup: $(READY)  ## create .venv and install the pinned versions
 
@@ -28,6 +28,17 @@ check: setup  ## ruff, strict type check, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 0 tests/test_imports.py
+
+docs: setup  ## the documentation site in build/site, offline, with warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "build/site/index.html (search needs a server: python3 -m http.server -d build/site)"
+
+dist: setup  ## sdist and wheel in dist/
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+dist-test: dist  ## the wheel in an empty environment, with its declared dependencies: the demo
+	$(BIN)/python tools/try_wheel.py dist
 
 bench: setup  ## every benchmark, as JSON
 	@for name in $$(cd bench && ls [a-z]*.py | sed 's/\.py$$//'); do $(BIN)/extremal bench $$name --json || exit 1; done

@@ -147,7 +147,7 @@ class Ball:
         if limits is None:
             return None
         low, high = limits[0] - x, limits[1] - x
-        if not (bool(low.max() <= 0) and bool(high.min() >= 0)):
+        if bool((low > 0).any()) or bool((high < 0).any()):
             seen = f"coordinates in [{float(x.min()):g}, {float(x.max()):g}]"
             _check.require(False, "x", "lie in the box", seen)
         return low, high

@@ -17,6 +17,7 @@ from extremal.attack.run import run
 from extremal.data import Dataset
 
 Attack = Callable[[nn.Module, Dataset, Ball, torch.Generator], AttackResult]
+"""Whatever attacks a data set within a ball."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,6 +12,7 @@ from extremal.experiments.store import Store
 from extremal.experiments.trial import Trial
 
 Progress = Callable[[int, int, int, int], None]
+"""Told how many trials are done, failed, in all and running."""
 _GIB = 2.0**30
 
 

@@ -13,7 +13,8 @@ from extremal.experiments.store import Store
 from extremal.experiments.summary import load_summary, summarise
 
 BEGUN = "begun.json"
-SHIPPED = (Path("results"), Path(__file__).parents[2] / "results")
+# Where stored summaries are: here, in the checkout that holds the package, or in the wheel.
+SHIPPED = (Path("results"), *(Path(__file__).parents[up] / "results" for up in (2, 1)))
 
 
 def begun(experiment: Experiment, scale: str, out: Path) -> bool:

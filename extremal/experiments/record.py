@@ -15,13 +15,17 @@ from extremal._check import choice, integer, require
 from extremal.experiments.trial import Trial
 
 Scale = Literal["smoke", "quick", "paper"]
+"""How large a run is: seconds, minutes, or the paper's own sizes."""
 SCALES: tuple[Scale, ...] = ("smoke", "quick", "paper")
+"""All scales, from small to large."""
 MARKS = {
     "S": "stated in the source",
     "A": "found in the authors' published code or result files",
     "O": "ours, where no source says",
 }
+"""What the marks of settings mean."""
 Settings = Mapping[str, Any]
+"""Values of settings by their names."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,7 @@ class Pictures:
 
 
 Panel = Line | Bars | Heat | Diagram | Scene | Pictures
+"""One drawing of a figure."""
 
 
 @dataclass(frozen=True)

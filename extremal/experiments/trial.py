@@ -28,6 +28,7 @@ class Outcome:
 
 
 Study = Callable[[Mapping[str, Any], torch.Generator], Outcome]
+"""What a trial computes, from its parameters and a generator of its seed."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "leaky-relu": nn.LeakyReLU,
     "gelu": nn.GELU,
 }
+"""The activations that `mlp` knows by name."""
 
 
 class PowerReLU(nn.Module):

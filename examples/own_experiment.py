@@ -1,0 +1,65 @@
+# %% [markdown]
+# # An experiment of your own
+#
+# How does the radius of the two classifiers of Min & Vidal 2024 fall with the number of clusters?
+# A *study* computes one trial, a *record* says what to vary, what to draw and what to hold against
+# the results. Trials are stored one by one: run it again and nothing is computed twice.
+#
+# Run it as a script, `python examples/own_experiment.py --out runs`.
+
+# %%
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import extremal as ex
+from extremal.experiments import Claim, Experiment, Line, Outcome, Setting, Store
+
+
+def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+    """The median attacked l2 radius of F and of F^(3) on points around `clusters` centres."""
+    half = params["clusters"] // 2
+    mix = ex.data.OrthonormalMixture(params["dim"], half, half, spread=0.05)
+    test = mix.sample(params["points"], generator=generator)
+    nets = {"F": ex.models.average_classifier(mix), "F3": ex.models.subclass_classifier(mix, 3.0)}
+    found = {
+        name: ex.attack.minimal(net.float(), test.x, test.y, generator=generator).radius
+        for name, net in nets.items()
+    }
+    return Outcome({name: float(radii.median()) for name, radii in found.items()})
+
+
+record = Experiment(
+    name="mine/clusters",
+    title="Radius against the number of clusters",
+    source="Min & Vidal 2024, Theorem 1",
+    study="own_experiment:study",  # trials run in processes of their own, which import this file
+    settings={
+        "clusters": Setting([4, 10, 20, 40], "O"),
+        "dim": Setting(400, "O"),
+        "points": Setting(100, "O"),
+    },
+    smoke={"clusters": [4, 10], "dim": 60, "points": 10},
+    axes=("clusters",),
+    panels=(Line("Median radius", "clusters", ("F", "F3"), "clusters K", "l2 radius"),),
+    claims=(
+        Claim("F, K = 10", "F", 10**-0.5, 0.02, "1/sqrt(K), Theorem 1", {"clusters": 10}),
+        Claim("F^(3), K = 10", "F3", 2**-0.5, 0.02, "sqrt(2)/2, Theorem 1", {"clusters": 10}),
+    ),
+)
+
+if __name__ == "__main__":
+    options = ArgumentParser()
+    options.add_argument("--out", default="runs", help="the folder that holds the runs")
+    options.add_argument("--scale", default="quick", help="smoke or quick")
+    settings = options.parse_args()
+    store = Store(settings.out)
+    report = ex.experiments.run(record.trials(settings.scale), store, jobs=1)
+    print(f"{report.done} trials done, {report.skipped} were there, {report.failed} failed")
+    summary = ex.experiments.summarise(record, settings.scale, store)
+    print(ex.report.rows_markdown(summary))
+    folder = Path(settings.out, record.name, settings.scale)
+    print(*ex.report.write_report(summary, folder), sep="\n")

@@ -1,0 +1,72 @@
+"""The course's notebooks: each runs at smoke scale, and is kept with the outputs of a whole run."""
+
+import base64
+
+import matplotlib.pyplot as plt
+import nbformat
+import pytest
+
+from tools.notebooks import NOTEBOOKS, markdown, plain, run
+
+
+@pytest.fixture
+def lesson(monkeypatch):
+    """Small sizes, and figures that nobody waits for."""
+    monkeypatch.setenv("EXTREMAL_LESSON", "smoke")
+    monkeypatch.setattr(plt, "show", lambda: plt.close("all"))
+    with plt.rc_context({"backend": "agg"}):
+        yield
+    plt.close("all")
+
+
+def cells(path):
+    return [cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"]
+
+
+def test_there_are_three_lessons():
+    assert [path.stem for path in NOTEBOOKS] == ["1-alignment", "2-robustness", "3-real-data"]
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_lesson_runs_at_smoke_scale(path, lesson):
+    """In this process, so that every warning is an error; `run` below needs a kernel."""
+    names: dict[str, object] = {}
+    for number, cell in enumerate(cells(path)):
+        exec(compile(cell.source, f"{path.name}, cell {number}", "exec"), names)
+    assert names["SMOKE"] is True
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_lesson_is_kept_with_the_outputs_of_one_run_from_the_top(path):
+    code = cells(path)
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+    outputs = [output for cell in code for output in cell.outputs]
+    assert not [output for output in outputs if output.output_type == "error"]
+    assert not [output for output in outputs if output.get("name") == "stderr"]
+    assert sum("image/png" in output.get("data", {}) for output in outputs) >= 3
+    assert path.stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_lesson_has_exercises_and_solutions_to_all_of_them(path):
+    text = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells)
+    _, exercises = text.split("Exercises\n", 1)
+    asked, solved = exercises.split("## Solutions", 1)
+    for number in (1, 2, 3):
+        assert f"\n{number}. **" in asked
+        assert f"**{number}.**" in solved
+
+
+def test_run_executes_in_a_kernel_and_the_page_shows_what_it_printed(tmp_path):
+    pixel = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    source = f"print(6 * 7)\ndisplay({{'image/png': '{pixel}', 'text/plain': 'x'}}, raw=True)"
+    made = [nbformat.v4.new_markdown_cell("# Title"), nbformat.v4.new_code_cell(source)]
+    path = tmp_path / "small.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=made), path)
+    book = plain(run(path))
+    assert [dict(output.data) for output in book.cells[1].outputs[1:]] == [{"image/png": pixel}]
+    text, pictures = markdown(book, "small")
+    assert text.startswith("# Title\n\n```python\nprint(6 * 7)\n")
+    assert "```text\n42\n```" in text
+    assert "](small-1.png)" in text
+    assert pictures == {"small-1.png": base64.b64decode(pixel)}

@@ -1,0 +1,176 @@
+"""Every command and every piece of Python in README and docs is one that works.
+
+Commands: `extremal ...` is parsed by the command line's own parser and its experiment, bench, data
+set and scale must exist; those that only show something are run. Runs are not: every experiment
+runs at smoke scale in tests/experiments. `make` targets, scripts and test files must exist.
+
+Python: blocks marked `python` run as they stand, a page's blocks one after the other. In those
+marked `py`, which are excerpts, and in the text, every name `ex.` something must exist.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+import extremal as ex
+from extremal.cli.main import app
+from extremal.data.table import TABLE
+from tools.tables import ROOT
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+    ROOT / "extremal/models/networks/README.md",
+]
+# Pages whose Python is run by another test, which reads it from the page.
+ELSEWHERE = {
+    "README.md": "tests/test_readme.py",
+    "docs/choosing-an-attack.md": "tests/attack/test_false_robustness.py",
+    "docs/your-own-activation.md": "tests/experiments/test_activation.py",
+}
+SHOWN = re.compile(r"extremal (list|show \S+|data list)")  # commands that are run
+_BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
+_TOOLS = {"extremal", "make", "python", "python3", "grep"}
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def commands_of(page: Path) -> list[str]:
+    """Commands in blocks without a language or marked `console`, and in inline code."""
+    text = page.read_text()
+    found = []
+    for language, block in _BLOCK.findall(text):
+        if language not in {"", "console"}:
+            continue
+        for line in block.splitlines():
+            words = re.sub(r"\s+#.*", "", line.removeprefix("$ ")).strip()
+            known = Path(words.split(" ")[0]).name in _TOOLS | {"pytest"}
+            assert known or language == "", f"{name_of(page)}: what is {line!r}?"
+            found += [words] if known else []
+    inline = re.findall(r"`((?:extremal|make|python3?) [^`]+)`", _BLOCK.sub("", text))
+    return found + [" ".join(command.split()) for command in inline]
+
+
+def python_of(page: Path, language: str) -> list[str]:
+    return [block for kind, block in _BLOCK.findall(page.read_text()) if kind == language]
+
+
+COMMANDS = sorted({(name_of(page), command) for page in PAGES for command in commands_of(page)})
+OURS = [pair for pair in COMMANDS if pair[1].startswith("extremal ")]
+RUN = [page for page in PAGES if python_of(page, "python") and name_of(page) not in ELSEWHERE]
+
+
+def parsed(arguments: list[str]) -> tuple[str, dict[str, object]]:
+    """The command that the command line makes of arguments, and its parameters."""
+    command, name = typer.main.get_command(app), ""
+    while hasattr(command, "commands"):
+        assert arguments[0] in command.commands, f"no such command: {arguments[0]}"
+        command, name = command.commands[arguments[0]], f"{name} {arguments[0]}".strip()
+        arguments = arguments[1:]
+    return name, command.make_context(name, list(arguments)).params
+
+
+def check(arguments: list[str]) -> None:
+    """Require that a command line could be run, or that a command named alone exists."""
+    root = typer.main.get_command(app)
+    if len(arguments) == 1 and (arguments[0] in root.commands or arguments[0].startswith("--")):
+        assert arguments[0] in {*root.commands, "--help", "--version"}
+        return
+    if arguments[1:] == ["--help"]:
+        assert arguments[0] in root.commands
+        return
+    name, params = parsed(arguments)
+    if name in {"run", "show"}:
+        experiment = ex.experiments.get(str(params["name"]))
+        if params["scale"] is not None:
+            experiment.at(params["scale"])
+    if name == "bench":
+        assert (ROOT / "bench" / f"{params['name']}.py").is_file()
+    if name in {"evaluate", "certify"}:
+        data = Path(str(params["data"]))
+        assert data.name in TABLE or data.suffix in {".npz", ".safetensors"}
+    if name in {"data fetch", "data path"}:
+        assert params["name"] in TABLE
+
+
+def words(command: str) -> list[str]:
+    """A command's arguments, with an example for each placeholder."""
+    first, *rest = shlex.split(command)[1:]
+    examples = {"COMMAND": "list", "NAME": "flow" if first == "bench" else "demo"}
+    return [examples.get(word, "demo" if "<" in word else word) for word in (first, *rest)]
+
+
+@pytest.mark.parametrize(("page", "command"), OURS, ids=lambda value: value.replace("/", "."))
+def test_our_commands_parse_and_name_what_exists(page, command):
+    check(words(command))
+
+
+def test_a_command_that_does_not_exist_would_be_noticed():
+    with pytest.raises(AssertionError, match="no such command"):
+        check(["walk", "demo"])
+    with pytest.raises(AssertionError):
+        check(["--verbose"])
+    with pytest.raises(Exception, match="No such option"):
+        check(["run", "demo", "--sccale", "quick"])
+    with pytest.raises(ValueError, match="unknown experiment"):
+        check(["run", "min-vidal-2024/figure-99"])
+    with pytest.raises(ValueError, match="scale"):
+        check(["show", "demo", "--scale", "huge"])
+
+
+@pytest.mark.parametrize(
+    "command", sorted({c for _, c in OURS if SHOWN.match(c) and "--scale smoke" not in c})
+)
+def test_what_only_shows_something_runs(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)  # where nothing was run: the stored results are shown
+    app(words(command), standalone_mode=False)
+    assert len(capsys.readouterr().out.splitlines()) > 3
+
+
+@pytest.mark.parametrize(
+    ("page", "command"),
+    [pair for pair in COMMANDS if pair not in OURS],
+    ids=lambda value: value.replace("/", "."),
+)
+def test_other_commands_name_what_exists(page, command):
+    tool, *rest = shlex.split(command)
+    if tool == "make":
+        targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M)
+        assert set(rest) <= set(targets)
+    elif Path(tool).name == "pytest" or rest[0].endswith(".py"):
+        files = [word for word in rest if word.endswith(".py")]
+        assert files
+        assert all((ROOT / file).is_file() for file in files)
+    else:
+        assert tool == "grep" or (rest[0] == "-m" and rest[1] in {"pip", "http.server"})
+
+
+@pytest.mark.parametrize("page", RUN, ids=name_of)
+def test_python_blocks_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in python_of(page, "python"):
+        exec(compile(block, name_of(page), "exec"), names)
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())
+def test_other_pages_blocks_run_in_the_test_named_here(page, test):
+    assert python_of(ROOT / page, "python")
+    assert Path(page).name in (ROOT / test).read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_excerpts_compile_and_names_exist(page):
+    for block in python_of(page, "py"):
+        compile(block, name_of(page), "exec")
+    for name in sorted(set(re.findall(r"\bex((?:\.[A-Za-z_]\w*)+)", page.read_text()))):
+        found = ex
+        for part in name.split(".")[1:]:
+            assert hasattr(found, part), f"{name_of(page)}: ex{name} is not there"
+            found = getattr(found, part)
