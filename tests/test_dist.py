@@ -37,21 +37,26 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
         f"extremal/{path.relative_to(ROOT).as_posix()}"
         for path in (ROOT / "results").rglob("*.json")
     }
+    assets = {
+        path.relative_to(ROOT).as_posix() for path in (ROOT / "extremal/web/assets").iterdir()
+    }
     assert summaries
-    assert names == code | networks | summaries | {"extremal/py.typed"}
+    assert assets
+    assert names == code | networks | summaries | assets | {"extremal/py.typed"}
 
 
 def test_the_stored_summaries_are_where_show_looks(wheel, monkeypatch, tmp_path, capsys):
     from extremal.cli import experiments
+    from extremal.experiments import finding
 
     wheel.extractall(tmp_path / "site")
-    file = tmp_path / "site" / "extremal" / "cli" / "experiments.py"
+    file = tmp_path / "site" / "extremal" / "experiments" / "finding.py"
     inside = [file.parents[up] / "results" for up in (2, 1)]
-    assert [path.name for path in experiments._SHIPPED] == ["results"] * 3
-    assert experiments._SHIPPED[1:] == tuple(
-        (ROOT / "extremal" / "cli" / "experiments.py").parents[up] / "results" for up in (2, 1)
+    assert [path.name for path in finding.SHIPPED] == ["results"] * 3
+    assert finding.SHIPPED[1:] == tuple(
+        (ROOT / "extremal" / "experiments" / "finding.py").parents[up] / "results" for up in (2, 1)
     )
-    monkeypatch.setattr(experiments, "_SHIPPED", tuple(inside))
+    monkeypatch.setattr(finding, "SHIPPED", tuple(inside))
     experiments.show("demo", None, tmp_path / "runs", True)
     assert '"rows"' in capsys.readouterr().out
 
