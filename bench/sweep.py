@@ -29,7 +29,7 @@ SETTINGS: dict[str, Any] = {
     "trials of a run": 4,
     "seconds of a trial that waits": 5.0,
     "CPU seconds of a trial that computes": 5.0,
-    "turns": 3,
+    "turns": {"waits": 3, "computes": 1},
     "small trials": 100,
     "threads of a worker": 1,
 }
@@ -60,7 +60,7 @@ def measure() -> dict[str, Any]:
             kinds["computes"] = "CPU seconds of a trial that computes"
             for kind, seconds in kinds.items():
                 params = {kind.removesuffix("s"): SETTINGS[seconds]}
-                found = _in_turns(place / kind, addresses, params)
+                found = _in_turns(place / kind, addresses, params, SETTINGS["turns"][kind])
                 figures[f"a trial {kind}"] = found
                 ratios[f"efficiency of two workers, a trial {kind}"] = statistics.median(
                     alone / (2.0 * both)
@@ -80,11 +80,11 @@ def measure() -> dict[str, Any]:
 
 
 def _in_turns(
-    place: Path, addresses: Mapping[str, str], params: Mapping[str, float]
+    place: Path, addresses: Mapping[str, str], params: Mapping[str, float], turns: int
 ) -> dict[str, list[float]]:
     """Seconds of each run, with one worker and with two by turns; the processes are warm."""
     found: dict[str, list[float]] = {name: [] for name in addresses}
-    for turn in range(SETTINGS["turns"]):
+    for turn in range(turns):
         for name, address in addresses.items():
             trials = [
                 Trial(_STUDY, {"turn": turn, **params}, seed)
@@ -98,7 +98,7 @@ def _in_turns(
 def _small(place: Path, how: Mapping[str, Any]) -> float:
     """Seconds of a trial that does nothing, beyond the first two, which start the processes."""
     store = Store(place)
-    few, many = ([Trial(_STUDY, {}, 10_000 * k + n) for n in range(2)] for k in (1, 2))
+    few = [Trial(_STUDY, {}, 10_000 + seed) for seed in range(2)]
     many = [Trial(_STUDY, {}, seed) for seed in range(SETTINGS["small trials"])]
     start = _timed(few, store, how)
     return max(0.0, _timed(many, store, how) - start) / (len(many) - len(few))

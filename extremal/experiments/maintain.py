@@ -118,14 +118,13 @@ def _compact(store: Store, start: str, keys: list[str]) -> None:
         path = store.file(key)
         stamp, text = stamp_of(path), read_whole(path)
         record = store.record(key)
-        packed = store.index.packed(key)
         if record is None or record["status"] != "done":
             continue  # A failed one may be written again at any moment.
         arrays = None if record["arrays"] is None else stamp_of(path.with_suffix(".safetensors"))
         if text is not None:
             loose[path] = stamp
             entries[key] = Entry(key, text, None, arrays)
-        elif packed is not None:
+        elif (packed := store.index.packed(key)) is not None:
             entries[key] = Entry(key, packed.text, None, arrays)
     if not entries or (not loose and len(old) == 1):
         return
