@@ -71,11 +71,11 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     ready(page, "p = 1: of 33 neurons that matter, 33 follow a class average")
     assert "average of class +" in text(page, "followed")
     assert page.execute_script(HALF) == pytest.approx(0.5, abs=0.03)
-    turn_the_camera = """
-      const drawn = document.querySelector("#space-0 .js-plotly-plot");
-      return window.Plotly.relayout(drawn, {"scene.camera.eye": {x: 0.3, y: 1.9, z: 0.4}});
-    """
-    page.execute_script(turn_the_camera)
+    as_it_was = page.execute_script(CAMERA)
+    scene = page.find_element(By.CSS_SELECTOR, "#space-0 canvas")
+    ActionChains(page).drag_and_drop_by_offset(scene, 60, 10).perform()
+    until(page, lambda: page.execute_script(CAMERA) != as_it_was)
+    turned = page.execute_script(CAMERA)
 
     p = page.find_element(By.ID, "c-p")
     p.send_keys(Keys.ARROW_RIGHT * 20)  # by 0.1 each, as with the keyboard
@@ -84,7 +84,7 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     assert "average" not in text(page, "followed")
     until(page, lambda: page.execute_script(HALF) > 0.65)
     assert page.execute_script(HALF) == pytest.approx(0.5**0.5, abs=0.05)
-    assert page.execute_script(CAMERA)["y"] == pytest.approx(1.9)
+    assert page.execute_script(CAMERA) == pytest.approx(turned)
     assert page.current_url.endswith("/?p=3")
 
     at_the_end = page.execute_script(TIPS)
@@ -153,7 +153,7 @@ def test_open_a_run(page, address):
     until(page, lambda: page.execute_script(drawn) >= 6)
     assert "1/sqrt(K), Theorem 1" in text(page, "page")
     files = page.find_elements(By.CSS_SELECTOR, "a[download]")
-    assert [one.text for one in files][0] == "Claims, CSV"
+    assert "Claims, CSV" in [one.text for one in files]
 
 
 def test_controls_have_labels_and_the_theme_can_be_switched(page, address):
@@ -169,7 +169,7 @@ def test_controls_have_labels_and_the_theme_can_be_switched(page, address):
         !one.textContent.trim() && !one.getAttribute("aria-label")).length;
     """
     assert page.execute_script(nameless) == 0
-    shade = "return [document.documentElement.dataset.theme, getComputedStyle(document.body).backgroundColor]"
+    shade = "return getComputedStyle(document.body).backgroundColor"
     first = page.execute_script(shade)
     page.find_element(By.ID, "switch").click()
     until(page, lambda: page.execute_script(shade) != first)

@@ -5,6 +5,12 @@ window.dash_clientside = window.dash_clientside || {};
   const keep = window.dash_clientside;
   const root = document.documentElement;
 
+  // Dash keeps the caret of its fields where it was, but a range control has none and throws.
+  const select = HTMLInputElement.prototype.setSelectionRange;
+  HTMLInputElement.prototype.setSelectionRange = function (...range) {
+    if (this.type !== "range") { select.apply(this, range); }
+  };
+
   function trigger() {
     const context = keep.callback_context;
     return context && context.triggered.length ? context.triggered[0].prop_id : "";

@@ -1,0 +1,106 @@
+"""The playground's default answer against plain SGD on the same problem, in one run.
+
+An answer is training, the smallest attack on each test point, and certificates. Plain SGD is a
+PyTorch loop with autograd on the same points from the same first weights, batches of 100, step 0.2,
+as in the papers' synthetic study. It is timed twice: for the papers' own 80,200 steps, of which
+some are run and multiplied; and only until the loss is as small as where the flow ends. It trains
+alone, and neither attacks nor certifies. Times are the process's own seconds of computing, since
+other work on the machine must not count.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from extremal import data, models
+from extremal.web.pool import Deadline
+from extremal.web.setup import Setup
+from extremal.web.training import LOSS, TRAIN, train_answer
+
+SETTINGS: dict[str, Any] = {
+    "setup": "the default of `extremal explore`: dim 4, 2 + 2 subclasses, 60 neurons",
+    "powers": [1.0, 3.0],
+    "batch": 100,
+    "lr": 0.2,
+    "recipe_steps": 80_200,
+    "recipe_steps_timed": 2000,
+    "repeats": 5,
+    "threads": 1,
+}
+
+
+def measure() -> dict[str, Any]:
+    """Both p of the one-click comparison."""
+    torch.set_num_threads(SETTINGS["threads"])
+    torch.set_flush_denormal(True)
+    ratios: dict[str, float] = {}
+    figures: dict[str, Any] = {}
+    for p in SETTINGS["powers"]:
+        setup = Setup(p=p)
+        answers, steps, reached = [], [], []
+        train_answer(setup, Deadline(1e6))  # what is imported and allocated once
+        for _ in range(SETTINGS["repeats"]):  # in turns
+            answers.append(_seconds(lambda setup=setup: train_answer(setup, Deadline(1e6))))  # type: ignore[misc]
+            step = _stepper(setup)
+            count = SETTINGS["recipe_steps_timed"]
+            steps.append(_seconds(lambda step=step: [step() for _ in range(count)]) / count)  # type: ignore[misc]
+            reached.append(_until_fitted(setup))
+        answer, one = statistics.median(answers), statistics.median(steps)
+        fitted = statistics.median(seconds for seconds, _ in reached)
+        name = f"p = {p:g}"
+        ratios[f"recipe over answer, {name}"] = SETTINGS["recipe_steps"] * one / answer
+        ratios[f"SGD to the same loss over answer, {name}"] = fitted / answer
+        figures[name] = {
+            "answer, s": answer,
+            "SGD step, ms": 1e3 * one,
+            "SGD to the same loss, s": fitted,
+            "SGD steps to the same loss": reached[0][1],
+        }
+    return {"bench": "explore", "ratios": ratios, "figures": figures, "settings": SETTINGS}
+
+
+def _stepper(setup: Setup) -> Callable[[], float]:
+    """A step of plain SGD from the first weights on; each returns the loss on its batch."""
+    generator = torch.Generator().manual_seed(setup.seed)
+    mixture = data.OrthonormalMixture(setup.dim, setup.positive, setup.negative, setup.spread)
+    points = mixture.sample(TRAIN, generator=generator)
+    start = models.Gaussian(float(f"1e{setup.init}"))
+    net = models.PReLUNet(setup.dim, setup.width, setup.p, init=start, generator=generator)
+    w, v = (part.detach().clone().requires_grad_() for part in (net.neurons, net.votes))
+    optimiser = torch.optim.SGD([w, v], lr=SETTINGS["lr"])
+    labels = points.y.float()
+
+    def step() -> float:
+        rows = torch.randint(TRAIN, (SETTINGS["batch"],), generator=generator)
+        hidden = torch.relu(points.x[rows] @ w.T) ** setup.p / w.norm(dim=1) ** (setup.p - 1)
+        loss = torch.exp(-labels[rows] * (hidden @ v.T).squeeze(1)).mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        return float(loss.detach())
+
+    return step
+
+
+def _until_fitted(setup: Setup) -> tuple[float, int]:
+    """Seconds and steps of SGD until the loss is as small as where the flow ends."""
+    step, count = _stepper(setup), 0
+
+    def train() -> None:
+        nonlocal count
+        count = 1
+        while step() > LOSS:
+            count += 1
+
+    return _seconds(train), count
+
+
+def _seconds(action: Callable[[], object]) -> float:
+    start = time.process_time()
+    action()
+    return time.process_time() - start
