@@ -86,7 +86,7 @@ experiment = Experiment(
         "recorded_every": Setting(25, "O", "epochs"),
         "watched_points": Setting(9, "O", "test points that are attacked at each record"),
         "watched_steps": Setting(10, "O", "of each attack at a record"),
-        "seeds": Setting(2, "O"),
+        "seeds": Setting(1, "O", "of each of 87 settings"),
     },
     quick={
         "case": [
