@@ -123,6 +123,7 @@ experiment = Experiment(
         _claim("lattice: sizes not reached", "unreached", 0.0, "below", _LINEAR, "lattice"),
         _claim("torus: sizes not reached", "unreached", 0.0, "below", _MANIFOLD, "manifold"),
     ),
+    version=2,
     notes=(
         "Cells with random labels: 2^(d-1) on a lattice whose last coordinate tells the label by "
         "an offset that the attack hides, 2^k on a torus. A slope of s means that the width grows "
