@@ -69,23 +69,3 @@ def test_training_is_faster_than_a_plain_loop_and_finds_the_same():
         assert found["ours"]["epochs"] == found["plain"]["epochs"]
         # The same steps but for rounding: 20 of the 10,000 images may fall on the other side.
         assert found["ours"]["accuracy"] == pytest.approx(found["plain"]["accuracy"], abs=0.002)
-
-
-def test_two_workers_are_nearly_twice_as_fast_as_one():
-    ratios = stored("sweep")["ratios"]
-    assert ratios["efficiency of two workers, a trial waits"] >= 0.8
-
-
-def test_a_store_of_100_000_trials_costs_seconds():
-    bench = stored("store")
-    assert bench["settings"]["trials"] == {"small": 1000, "large": 100_000}
-    for what in ("show", "resume"):
-        assert bench["ratios"][f"{what}, large over small"] <= 30
-        assert bench["figures"]["large"][what] < 60
-    for size in ("small", "large"):
-        assert bench["figures"][size]["damaged"] == {
-            "named": True,
-            "set aside": True,
-            "missing until the next run": 1,
-            "missing after it": 0,
-        }
