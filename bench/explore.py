@@ -13,6 +13,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,10 +46,8 @@ def measure() -> dict[str, Any]:
         answers, steps, reached = [], [], []
         train_answer(setup, Deadline(1e6))  # what is imported and allocated once
         for _ in range(SETTINGS["repeats"]):  # in turns
-            answers.append(_seconds(lambda setup=setup: train_answer(setup, Deadline(1e6))))  # type: ignore[misc]
-            step = _stepper(setup)
-            count = SETTINGS["recipe_steps_timed"]
-            steps.append(_seconds(lambda step=step: [step() for _ in range(count)]) / count)  # type: ignore[misc]
+            answers.append(_seconds(partial(train_answer, setup, Deadline(1e6))))
+            steps.append(_step_seconds(setup))
             reached.append(_until_fitted(setup))
         answer, one = statistics.median(answers), statistics.median(steps)
         fitted = statistics.median(seconds for seconds, _ in reached)
@@ -85,6 +84,12 @@ def _stepper(setup: Setup) -> Callable[[], float]:
         return float(loss.detach())
 
     return step
+
+
+def _step_seconds(setup: Setup) -> float:
+    """The mean time of the first steps, which cost what all others do."""
+    step, count = _stepper(setup), SETTINGS["recipe_steps_timed"]
+    return _seconds(lambda: [step() for _ in range(count)]) / count
 
 
 def _until_fitted(setup: Setup) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""Many people at once: users who move sliders of an explorer on loopback, errors and memory counted.
+"""Many people at once: users who move sliders of an explorer on loopback, and what comes of it.
 
 python tools/load.py --users 50 --seconds 60
 """

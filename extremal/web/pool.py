@@ -2,7 +2,8 @@
 
 Equal questions that come at the same time are computed once. Somebody who asks again before an
 earlier question of the same kind was begun gives that one up, so that moving a slider never fills
-the queue; one that runs is told to stop where nobody waits for it any more.
+the queue. One that runs goes on and is kept: others may ask the same, and if every move stopped what
+runs, people who keep moving would never see an answer.
 """
 
 from __future__ import annotations
@@ -171,11 +172,6 @@ class Pool:
             return
         job.askers.discard(asker)
         if not job.askers:
-            del self._jobs[before]  # the same question from now on begins anew
-            _give_up(job)
-
-
-def _give_up(job: _Job) -> None:
-    """Cancel what waits; tell what runs to stop."""
-    if job.future is not None and not job.future.cancel() and job.deadline is not None:
-        job.deadline.given_up.set()
+            assert job.future is not None
+            if job.future.cancel():
+                del self._jobs[before]

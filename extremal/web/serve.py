@@ -13,7 +13,7 @@ from extremal import _check
 from extremal.web.pool import Pool
 from extremal.web.shell import create_app
 
-USUAL_PORT = 8050
+WAITING = 1024  # connections that may wait to be let in
 
 
 def make(host: str, port: int, out: str | Path, pool: Pool | None = None) -> BaseWSGIServer:
@@ -23,7 +23,9 @@ def make(host: str, port: int, out: str | Path, pool: Pool | None = None) -> Bas
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # not a line for each request
     app = create_app(out, host=host, pool=pool)
     try:
-        return make_server(host, port, app.server, threaded=True)
+        server = make_server(host, port, app.server, threaded=True)
+        server.socket.listen(WAITING)
+        return server
     except SystemExit as error:  # what werkzeug makes of a port that is taken
         raise ValueError(f"port must be free on {host}, got {port}") from error
     except OSError as error:

@@ -78,13 +78,19 @@ def test_who_asks_again_gives_up_what_waits(pool):
     assert never.count == 0
 
 
-def test_who_asks_again_stops_what_runs_unless_others_wait_for_it(pool):
+def test_what_runs_goes_on_and_is_kept(pool):
     gate = Gate()
     first = Asking(pool, "slow", gate.work, asker="me")
     assert gate.begun.wait(WAIT)
-    assert pool.ask("quick", lambda _: 7, asker="me") == 7  # it was the only thread
-    assert isinstance(first.done().error, Superseded)
+    later = Asking(pool, "quick", lambda _: 7, asker="me")
+    until(lambda: "quick" in pool._jobs)
+    gate.opened.set()
+    assert (first.done().result, later.done().result) == (1, 7)
+    assert pool.ask("slow", gate.work, asker="me") == 1
+    assert gate.count == 1
 
+
+def test_others_still_get_what_somebody_gave_up(pool):
     shared = Gate()
     people = [Asking(pool, "shared", shared.work, asker=name) for name in ("me", "you")]
     assert shared.begun.wait(WAIT)
