@@ -33,10 +33,8 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
     networks = {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "extremal/models/networks").iterdir()
     }
-    summaries = {
-        f"extremal/{path.relative_to(ROOT).as_posix()}"
-        for path in (ROOT / "results").rglob("*.json")
-    }
+    stored = (path.relative_to(ROOT).as_posix() for path in (ROOT / "results").rglob("*.json"))
+    summaries = {f"extremal/{name}" for name in stored}
     assets = {
         path.relative_to(ROOT).as_posix() for path in (ROOT / "extremal/web/assets").iterdir()
     }

@@ -124,3 +124,9 @@ TABLE = {
 def test_bad_input_is_named(said):
     with pytest.raises(ValueError, match=said):
         TABLE[said]()
+
+
+def test_no_points_at_all_are_in_every_box():
+    """As when none is left of a batch; the largest entry of nothing was an error once."""
+    low, high = Ball("l2", 0.5, (0.0, 1.0)).bounds(torch.zeros(0, 3))
+    assert low.shape == high.shape == (0, 3)
