@@ -33,7 +33,12 @@ _UNIT = [round(0.1 * i, 2) for i in range(11)]
 _PIXELS = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0]
 _FEW = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 _SMALL = [0.0, 0.05, 0.1, 0.2, 0.4]
-_TRAINS_HERE: dict[str, Any] = {"width": 16, "train_points": 5000, "epochs": 6, "attacked_points": 30}
+_TRAINS_HERE: dict[str, Any] = {
+    "width": 16,
+    "train_points": 5000,
+    "epochs": 6,
+    "attacked_points": 30,
+}
 
 
 def _panel(title: str, panel: str) -> Line:
