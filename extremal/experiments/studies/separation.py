@@ -70,13 +70,16 @@ def _gap(found: Separation, test: Dataset, learn: Dataset, count: int) -> float:
     """The largest difference to distances in float64 of all pairs, of the first test points."""
     power = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}[found.norm]
     gaps = []
+    parts = list(zip(learn.x.split(1024), learn.y.split(1024), strict=True))
     for i in range(min(count, len(test))):
-        other = learn.x[learn.y != test.y[i]]
-        parts = [
-            torch.linalg.vector_norm(part.double() - test.x[i].double(), ord=power, dim=1).min()
-            for part in other.split(4096)
+        point, label = test.x[i].double(), test.y[i]
+        least = [
+            torch.linalg.vector_norm(x.double() - point, ord=power, dim=1)
+            .where(y != label, torch.inf)
+            .min()
+            for x, y in parts
         ]
-        gaps.append(abs(float(torch.stack(parts).min()) - float(found.distance[i])))
+        gaps.append(abs(float(torch.stack(least).min()) - float(found.distance[i])))
     return max(gaps)
 
 
