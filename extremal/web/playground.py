@@ -11,7 +11,7 @@ from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_u
 from extremal.web import parts
 from extremal.web.charts import draw_curve, draw_plane, draw_time
 from extremal.web.guard import guarded
-from extremal.web.look import empty, theme
+from extremal.web.look import Theme, empty, theme
 from extremal.web.pool import Pool
 from extremal.web.probing import regions
 from extremal.web.recipe import recipe
@@ -50,24 +50,14 @@ class Playground:
         """Everything that follows from the set-up."""
         chosen, setup = theme(look), read_setup(values)
         found = self.answers(setup, asker)
-        several = len(found) > 1
-        spaces = [draw_space(answer, chosen) for answer in found]
-        last = max(_last(answer) for answer in found)
-        return (
-            spaces[0],
-            spaces[1] if several else empty(""),
-            "stage two" if several else "stage",
-            draw_time(found, chosen),
-            draw_curve(found, chosen),
-            [_table(answer) for answer in found],
-            [html.P(headline(answer)) for answer in found],
-            recipe(setup),
-            "",
-            [track(answer) for answer in found],
-            last,
-            last,
-            EXACT if setup.dim == 3 else PROJECTED.format(dim=setup.dim),
+        # Drawing costs as much as a small training: it, too, waits for a thread, and is kept.
+        drawn: tuple[Any, ...] = self._pool.ask(
+            ("drawn", setup, look),
+            lambda _: _drawn(setup, found, chosen),
+            asker=_asker(asker, "drawn"),
+            size=600_000 * len(found),
         )
+        return drawn
 
     def probe(self, values: Any, point: Any, look: Any, asker: Any) -> tuple[Any, ...]:
         """The plane of two centres for each network, and what is said of the point."""
@@ -82,6 +72,28 @@ class Playground:
         figures = [draw_plane(one, p, chosen) for one, p in zip(found, powers, strict=True)]
         told = [html.P(told_regions(one, p)) for one, p in zip(found, powers, strict=True)]
         return figures[0], figures[1] if len(figures) > 1 else empty(""), told, ""
+
+
+def _drawn(setup: Setup, found: list[Answer], look: Theme) -> tuple[Any, ...]:
+    """What `Playground.show` puts on the page."""
+    several = len(found) > 1
+    spaces = [draw_space(answer, look) for answer in found]
+    last = max(_last(answer) for answer in found)
+    return (
+        spaces[0],
+        spaces[1] if several else empty(""),
+        "stage two" if several else "stage",
+        draw_time(found, look),
+        draw_curve(found, look),
+        [_table(answer) for answer in found],
+        [html.P(headline(answer)) for answer in found],
+        recipe(setup),
+        "",
+        [track(answer) for answer in found],
+        last,
+        last,
+        EXACT if setup.dim == 3 else PROJECTED.format(dim=setup.dim),
+    )
 
 
 def page(search: str | None) -> Any:

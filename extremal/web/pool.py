@@ -2,8 +2,8 @@
 
 Equal questions that come at the same time are computed once. Somebody who asks again before an
 earlier question of the same kind was begun gives that one up, so that moving a slider never fills
-the queue. One that runs goes on and is kept: others may ask the same, and if every move stopped what
-runs, people who keep moving would never see an answer.
+the queue. One that runs goes on and is kept: others may ask the same, and if every move stopped
+what runs, people who keep moving would never see an answer.
 """
 
 from __future__ import annotations
