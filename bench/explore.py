@@ -30,7 +30,7 @@ SETTINGS: dict[str, Any] = {
     "lr": 0.2,
     "recipe_steps": 80_200,
     "recipe_steps_timed": 2000,
-    "repeats": 5,
+    "repeats": 3,
     "threads": 1,
 }
 

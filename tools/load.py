@@ -78,7 +78,7 @@ class User(threading.Thread):
                 self.errors.append("no answer in 300 s")
 
     def _move(self) -> None:
-        setup = {"p": round(self._random.uniform(1, 4), 1), "seed": self._random.randrange(3)}
+        setup = {"p": round(self._random.uniform(1, 4), 1)}
         request = urllib.request.Request(
             f"{self._address}_dash-update-component",
             data=body(setup, self._name),

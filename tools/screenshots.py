@@ -60,12 +60,12 @@ def main() -> None:
 
 
 def keep(png: bytes, path: Path) -> None:
-    """A picture in few colours and at two thirds of the size, which is small and can be read."""
+    """A picture at two thirds of the size, which is small and can be read."""
     picture = Image.open(io.BytesIO(png)).convert("RGB")
     small = picture.resize(
         (picture.width * 2 // 3, picture.height * 2 // 3), Image.Resampling.LANCZOS
     )
-    small.quantize(128).save(path, optimize=True)
+    small.save(path, optimize=True)
 
 
 if __name__ == "__main__":

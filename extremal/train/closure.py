@@ -8,6 +8,7 @@ of its start: K coordinates a neuron, whatever the number of samples and dimensi
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -103,9 +104,7 @@ class Clusters:
 
         The substitution t = low + width v^2 takes the edge off t^r at t = 0.
         """
-        nodes, weights = (
-            torch.from_numpy(part) for part in np.polynomial.legendre.leggauss(_NODES)
-        )
+        nodes, weights = _nodes()
         v, dv = (nodes + 1.0) / 2.0, weights / 2.0
         center = (m / self.noise)[..., None]
         low = (center - _TAIL).clamp(min=0.0)
@@ -171,3 +170,10 @@ class Constant:
         """G up to a multiple of u, (k, K + 1), and g, (k,)."""
         del rows
         return self.clusters.pull(place, self.push)
+
+
+@functools.cache
+def _nodes() -> tuple[Tensor, Tensor]:
+    """Nodes and weights of Gauss-Legendre: an eigenvalue problem, solved once."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return torch.from_numpy(nodes), torch.from_numpy(weights)
