@@ -69,3 +69,10 @@ def test_training_is_faster_than_a_plain_loop_and_finds_the_same():
         assert found["ours"]["epochs"] == found["plain"]["epochs"]
         # The same steps but for rounding: 20 of the 10,000 images may fall on the other side.
         assert found["ours"]["accuracy"] == pytest.approx(found["plain"]["accuracy"], abs=0.002)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_the_explorer_answers_before_the_recipe_has_begun(p):
+    bench = stored("explore")
+    assert bench["ratios"][f"recipe over answer, p = {p}"] >= 50
+    assert bench["figures"][f"p = {p}"]["SGD steps to the same loss"] < 1000  # as the docs say
