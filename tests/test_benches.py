@@ -76,3 +76,9 @@ def test_the_explorer_answers_before_the_recipe_has_begun(p):
     bench = stored("explore")
     assert bench["ratios"][f"recipe over answer, p = {p}"] >= 50
     assert bench["figures"][f"p = {p}"]["SGD steps to the same loss"] < 1000  # as the docs say
+
+
+@pytest.mark.parametrize("kind", ["waits", "computes"])
+def test_two_workers_are_nearly_twice_as_fast_as_one(kind):
+    ratios = stored("sweep")["ratios"]
+    assert ratios[f"efficiency of two workers, a trial {kind}"] >= 0.8
