@@ -37,6 +37,24 @@ window.dash_clientside = window.dash_clientside || {};
     return low;
   }
 
+  // A new figure comes with a camera of its own, and plotly's uirevision does not keep a scene's:
+  // what a user turned it to is noted here and set again.
+  function keepCamera(drawn) {
+    if (drawn.explorerWatched) { return; }
+    drawn.explorerWatched = true;
+    let kept = null;
+    drawn.on("plotly_relayout", function (change) {
+      if (change && change["scene.camera"]) { kept = change["scene.camera"]; }
+    });
+    drawn.on("plotly_afterplot", function () {
+      const scene = drawn.layout.scene;
+      if (!kept || !scene || !scene.camera) { return; }
+      const now = scene.camera.eye;
+      const same = ["x", "y", "z"].every((axis) => Math.abs(now[axis] - kept.eye[axis]) < 1e-9);
+      if (!same) { window.Plotly.relayout(drawn, { "scene.camera": kept }); }
+    });
+  }
+
   function moved(track, frame) {
     const change = { rays: {}, tips: {} };
     for (const axis of ["x", "y", "z"]) {
@@ -148,6 +166,7 @@ window.dash_clientside = window.dash_clientside || {};
       tracks.forEach(function (track, index) {
         const drawn = plot("space-" + index);
         if (!drawn || !drawn.data[1] || drawn.data[1].x.length !== track.x[0].length) { return; }
+        keepCamera(drawn);
         const change = moved(track, frameAt(track.times, time));
         window.Plotly.restyle(drawn, change.rays, [0]);
         window.Plotly.restyle(drawn, change.tips, [1]);
