@@ -46,7 +46,11 @@ def patches(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
 
 def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
-    """`patches`, and whether both phases came as the three inequalities of the window say."""
+    """`patches`, and whether both phases came as the three inequalities of the window say.
+
+    `never` is 1 where they did not come, so that its mean is how often "never" is right. `edge` is
+    1 where an inequality is an equality, so that the window says neither.
+    """
     found = patches(params, generator).numbers
     predicted = theory.patch_window(
         params["robust"],
@@ -64,7 +68,9 @@ def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "breakable": predicted.breakable,
             "learnable": predicted.learnable,
             "predicted": float(predicted.inside),
+            "edge": float(predicted.edge),
             "both_phases": both,
+            "never": 1.0 - both,
             "agrees": float(both == float(predicted.inside)),
         }
     )
@@ -106,9 +112,10 @@ def _trained(
         assert isinstance(seen, models.PatchCNN)
         return measure.patch_features(seen, source)
 
-    every = params["recorded_every"]
+    every, last = params["recorded_every"], params["epochs"]
+    early = [epoch for epoch in params.get("recorded_also", ()) if epoch < last]
     record = train.Record(
-        at=range(every, params["epochs"], every),
+        at=sorted({*early, *range(every, last, every)}),
         watch={
             "robust_feature": lambda seen: float(learned(seen).robust.mean()),
             "dense_feature": lambda seen: float(learned(seen).dense.mean()),
