@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal import theory
-from extremal.experiments import get
+from extremal.experiments import Outcome, get
 from extremal.experiments.studies import patches as study
 
 BASE = dict(get("li-li-2025/figure-3").trials("smoke")[0].params) | {
@@ -58,6 +58,16 @@ def test_adversarial_training_has_two_phases(adversarial):
 def test_never_is_what_a_constant_would_be_right_in(adversarial):
     assert (adversarial["both_phases"], adversarial["never"]) == (1.0, 0.0)
     assert adversarial["edge"] == 0.0
+
+
+def test_a_network_that_is_right_before_training_shows_no_phase(monkeypatch):
+    """Right and broken at the start alone, robust in the end: no phase I."""
+    lists = {"epoch": [0, 2], "clean": [1.0, 1.0], "robust": [0.0, 0.95]}
+    numbers = {**lists, "by_trained_attack": [1.0, 1.0], "phase_one": 1.0, "phase_two": 1.0}
+    monkeypatch.setattr(study, "patches", lambda *_: Outcome(numbers))
+    found = study.window(BASE, generator()).numbers
+    assert (found["phase_one"], found["both_phases"], found["transition"]) == (0.0, 0.0, 2.0)
+    assert (found["predicted"], found["agrees"], found["never"]) == (1.0, 0.0, 1.0)
 
 
 def test_epochs_to_record_also_come_beside_the_others_and_within_the_training():

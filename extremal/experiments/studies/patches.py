@@ -18,6 +18,7 @@ from extremal.experiments.trial import Outcome
 from extremal.train.inner import loss_slope
 
 TRAININGS = ("standard", "adversarial")
+CURVES = ("epoch", "clean", "robust", "by_trained_attack")  # what tells the phases
 _PERFECT, _BROKEN, _ROBUST = 0.999, 0.05, 0.9  # accuracies that tell the phases apart
 
 
@@ -48,10 +49,12 @@ def patches(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """`patches`, and whether both phases came as the three inequalities of the window say.
 
-    `never` is 1 where they did not come, so that its mean is how often "never" is right. `edge` is
-    1 where an inequality is an equality, so that the window says neither.
+    The network before its first step may be right by chance, and shows no phase. `never` is 1 where
+    they did not come, so that its mean is how often "never" is right. `edge` is 1 where an
+    inequality is an equality, so that the window says neither.
     """
-    found = patches(params, generator).numbers
+    found = dict(patches(params, generator).numbers)
+    found |= _phases({name: found[name][1:] for name in CURVES})
     predicted = theory.patch_window(
         params["robust"],
         params["dense"],
