@@ -90,7 +90,7 @@ def test_each_setting_of_the_transition_is_run_once_and_drawn_on_all_its_diagram
         "width against radius": 16,
     }
     assert {name: sum(case[name] for case in cases) for name in sizes} == sizes
-    assert not any(last[name] for name in (*sizes, "counted"))
+    assert not any(last[name] for name in sizes)
     figure = get("li-li-2025/figure-3").at("paper")
     same = ("train_each", "test_each", "attack_steps", "alpha", "dense", "q", "width")
     assert [last[name] for name in same] == [figure[name] for name in same]
@@ -105,11 +105,15 @@ def test_the_record_has_the_settings_on_the_side_that_the_study_finds():
         window = theory.patch_window(
             settings["robust"], case["dense"], alpha, beta, case["radius"], case["q"]
         )
-        assert (case["inside"], case["counted"]) == (window.inside, not window.edge)
+        assert (case["inside"], case["edge"]) == (window.inside, window.edge)
         assert alpha == pytest.approx(case["strength"])
-    assert sum(case["counted"] for case in settings["case"]) == 80
     shares = [claim for claim in experiment.claims if claim.interval == "share"]
-    assert all(claim.where["counted"] is True for claim in shares)
+    least = {"edge": False, "train_each": settings["train_each"]}
+    assert all(least.items() <= claim.where.items() for claim in shares)
+    trials = [
+        trial for trial in experiment.trials("paper") if least.items() <= trial.params.items()
+    ]
+    assert len(trials) == 3 * 80
 
 
 def test_phases_are_read_off_the_curves():

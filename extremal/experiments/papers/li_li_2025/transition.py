@@ -8,6 +8,7 @@ from extremal.experiments.papers.li_li_2025.figure_3 import PATCHES
 from extremal.theory import patch_window
 
 _OURS = "ours: the three inequalities of the window, on a grid fixed beforehand"
+_EACH = 10  # training points of a class on the grid
 _BASE = {"strength": 4.0, "radius": 0.55, "density": 25, "q": 2.0, "width": 20}
 
 Lists = tuple[list[float], list[float]]  # the values of a diagram's rows and of its columns
@@ -60,7 +61,7 @@ def _case(point: Mapping[str, Any]) -> dict[str, Any]:
         point["q"],
     )
     ends = [round(share * point["strength"], 4) for share in (0.9, 1.1)]
-    side = {"inside": window.inside, "counted": not window.edge}
+    side = {"inside": window.inside, "edge": window.edge}
     return {
         **point,
         "dense": point["density"],
@@ -72,7 +73,6 @@ def _case(point: Mapping[str, Any]) -> dict[str, Any]:
 
 _AS_FIGURE_3 = {  # the radius of the prototypes, at the sizes of figure-3; on no diagram
     **_case({**_BASE, "radius": 0.6}),
-    "counted": False,
     **{name: PATCHES[name].value for name in ("train_each", "test_each", "attack_steps")},
 }
 
@@ -95,14 +95,14 @@ def _panel(diagram: str, value: str, title: str, most: float) -> Diagram:
 def _share(
     text: str, value: str, expected: float | None, where: Mapping[str, Any] | None = None
 ) -> Claim:
-    """A share of the trials that count; with nothing to expect it is only reported."""
+    """A share of the grid's trials off the edge; with nothing to expect it is only reported."""
     return Claim(
         f"{text}, with its 95 % interval",
         value,
         expected,
         0.1,
         _OURS,
-        {"counted": True, **(where or {})},
+        {"edge": False, "train_each": _EACH, **(where or {})},
         "near" if expected is not None else "reported",
         ("paper",),
         "share",
@@ -123,7 +123,7 @@ experiment = Experiment(
             "radius, strength, density, width and q, around the window",
         ),
         "training": Setting("adversarial", "S"),
-        "train_each": Setting(10, "O", "training points of each class"),
+        "train_each": Setting(_EACH, "O", "training points of each class"),
         "test_each": Setting(15, "O", "test points of each class"),
         "attack_steps": Setting(30, "O", "of each attack after training"),
         "recorded_every": Setting(25, "O", "epochs"),
@@ -179,7 +179,7 @@ experiment = Experiment(
                 "reported",
                 ("paper",),
             )
-            for text, points in (("sizes as here", 10), ("sizes of figure-3", 20))
+            for text, points in (("sizes as here", _EACH), ("sizes of figure-3", 20))
         ),
     ),
     notes=(
