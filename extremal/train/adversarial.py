@@ -69,20 +69,12 @@ def adversarial(
     check_fit(net, train, used)
     inner = _within(inner, train)
     _check.instance("watch", watch, Watch, "be a Watch or None")
-    _check.choice("method", method, ("sgd", "adam"))
     total = _check.integer("epochs", epochs, minimum=1)
-    _check.integer("warm_up", warm_up, minimum=0)
-    _check.require(warm_up <= total, "warm_up", f"be at most epochs, {total}", warm_up)
-    _check.number("clean_share", clean_share, minimum=0.0, maximum=1.0)
-    if trades is not None:
-        _check.number("trades", trades, above=0.0)
-        _check.require(clean_share == 0.0, "clean_share", "be 0 with trades", clean_share)
+    _check_settings(method, momentum, total, warm_up, clean_share, trades)
     held = watch.validation
     if held is not None:
         check_fit(net, held, used, "validation")
     _check.generator("generator", generator)
-    plain = method == "sgd" or momentum == 0.0
-    _check.require(plain, "momentum", "be 0 for Adam, which has its own", momentum)
     asked = record or Record(at=range(1, total) if watch.patience is not None else ())
     _check.instance("record", asked, Record, "be a Record or None")
     torch.set_flush_denormal(True)
@@ -109,6 +101,25 @@ def adversarial(
             loop.done(epoch, math.isfinite(float(value)))
             bar.done(epoch)
     return loop.finish(method=f"adversarial {method}", lr=lr, radius=inner.radius)
+
+
+def _check_settings(
+    method: str,
+    momentum: float,
+    epochs: int,
+    warm_up: int,
+    clean_share: float,
+    trades: float | None,
+) -> None:
+    _check.choice("method", method, ("sgd", "adam"))
+    plain = method == "sgd" or momentum == 0.0
+    _check.require(plain, "momentum", "be 0 for Adam, which has its own", momentum)
+    _check.integer("warm_up", warm_up, minimum=0)
+    _check.require(warm_up <= epochs, "warm_up", f"be at most epochs, {epochs}", warm_up)
+    _check.number("clean_share", clean_share, minimum=0.0, maximum=1.0)
+    if trades is not None:
+        _check.number("trades", trades, above=0.0)
+        _check.require(clean_share == 0.0, "clean_share", "be 0 with trades", clean_share)
 
 
 def _within(inner: Inner, train: Dataset) -> Inner:
