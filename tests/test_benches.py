@@ -82,3 +82,18 @@ def test_the_explorer_answers_before_the_recipe_has_begun(p):
 def test_two_workers_are_nearly_twice_as_fast_as_one(kind):
     ratios = stored("sweep")["ratios"]
     assert ratios[f"efficiency of two workers, a trial {kind}"] >= 0.8
+
+
+def test_a_store_of_100_000_trials_costs_seconds():
+    bench = stored("store")
+    assert bench["settings"]["trials"] == {"small": 1000, "large": 100_000}
+    for what in ("show", "resume"):
+        assert bench["ratios"][f"{what}, large over small"] <= 30
+        assert bench["figures"]["large"][what] < 60
+    for size in ("small", "large"):
+        assert bench["figures"][size]["damaged"] == {
+            "named": True,
+            "set aside": True,
+            "missing until the next run": 1,
+            "missing after it": 0,
+        }
