@@ -14,6 +14,7 @@ from pathlib import Path
 
 from extremal import report
 from extremal.experiments import get, load_summary
+from extremal.report.words import verdicts as verdict_words
 
 ROOT = Path(__file__).parents[1]
 _OFFICIAL = "Official test set"
@@ -72,8 +73,8 @@ def verdicts() -> str:
     lines = ["| experiment | scale | rows that agree | figure |", "|---|---|---:|---|"]
     for path in sorted((ROOT / "results").rglob("*.json")):
         summary = load_summary(path)
-        agree = sum(row["ok"] is True for row in summary["rows"])
-        count = f"{agree} of {len(summary['rows'])}"
+        words = verdict_words(summary)
+        count = f"{words.count('agrees')} of {len(words)}"
         files = [path.with_suffix(suffix) for suffix in (".png", ".gif")]
         links = [
             f"[{file.suffix[1:].upper()}]({file.relative_to(ROOT)})"

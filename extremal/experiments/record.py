@@ -26,6 +26,8 @@ MARKS = {
 """What the marks of settings mean."""
 Settings = Mapping[str, Any]
 """Values of settings by their names."""
+Rule = Literal["near", "below", "above", "over", "reported"]
+"""When our number agrees with a published one."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,11 @@ class Claim:
     `value` names a scalar in the trials' numbers; it is averaged over the trials whose parameters
     match `where`. `rule` says when it agrees: "near" where the mean is within `tolerance` of the
     published value, "below" where every trial is at most it plus the tolerance, "above" where every
-    trial is at least it minus the tolerance. `published` may be a function of the settings, or the
+    trial is at least it minus the tolerance, "over" where every trial exceeds it by more than the
+    tolerance, so that a tie is no agreement. `published` may be a function of the settings, or the
     parameters of other trials: then "near" has the mean lie within those trials' range, "below" and
-    "above" hold the mean against theirs.
+    "above" hold the mean against theirs, and "over" each trial against the one of its own seed. A
+    "reported" number is held against nothing: `published` is None and there is no verdict.
 
     Beside the mean stands the range of the trials, or with `interval` "share", for values of 0 and
     1, the interval that holds the probability of 1 with 95 % confidence (Wilson 1927).
@@ -54,11 +58,11 @@ class Claim:
 
     quantity: str
     value: str
-    published: float | Callable[[Settings], float] | Mapping[str, Any]
+    published: float | Callable[[Settings], float] | Mapping[str, Any] | None
     tolerance: float
     source: str
     where: Mapping[str, Any] = field(default_factory=dict)
-    rule: Literal["near", "below", "above"] = "near"
+    rule: Rule = "near"
     scales: tuple[Scale, ...] = ("quick", "paper")
     interval: Literal["range", "share"] = "range"
 

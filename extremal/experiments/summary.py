@@ -83,8 +83,12 @@ def _row(
     ours, low, high = _spread(claim, claim.where, trials, done)
     ok = None
     if ours is not None and low is not None and high is not None:
-        known = not math.isnan(ours) and not math.isnan(published)
-        least, most = (ours, ours) if isinstance(claim.published, Mapping) else (low, high)
+        least, most = low, high
+        if isinstance(claim.published, Mapping):
+            over = claim.rule == "over"
+            least = published + _least_lead(claim, claim.published, done) if over else ours
+            most = ours
+        known = not any(map(math.isnan, (ours, least, published)))
         ok = _agrees(claim.rule, tolerance, ours, least, most, published) if known else None
     return {
         "quantity": claim.quantity,
@@ -103,10 +107,12 @@ def _row(
 def _published(
     claim: Claim, trials: Sequence[Trial], done: Sequence[Stored], settings: Settings
 ) -> tuple[float, float]:
-    """The value to compare with and the tolerance.
+    """The value to compare with and the tolerance; NaN where there is none.
 
     Where other trials give it: the middle of their range, or their mean for a bound.
     """
+    if claim.published is None:
+        return math.nan, claim.tolerance
     if isinstance(claim.published, Mapping):
         mean, low, high = _spread(claim, claim.published, trials, done)
         if mean is None or low is None or high is None:
@@ -116,6 +122,17 @@ def _published(
         return (low + high) / 2.0, (high - low) / 2.0 + claim.tolerance
     value = claim.published(settings) if callable(claim.published) else claim.published
     return float(value), claim.tolerance
+
+
+def _least_lead(claim: Claim, others: Mapping[str, Any], done: Sequence[Stored]) -> float:
+    """The least difference to the trial of the same seed among `others`; NaN where one lacks it."""
+    sides = [matching(where, done) for where in (claim.where, others)]
+    ours, theirs = ({one.trial.seed: look_up(claim.value, one) for one in side} for side in sides)
+    single = len(ours) + len(theirs) == sum(map(len, sides))
+    require(single, f"where of {claim.quantity!r}", "match one trial of a seed", "several")
+    if ours.keys() != theirs.keys() or None in (*ours.values(), *theirs.values()):
+        return math.nan
+    return spread([ours[seed] - theirs[seed] for seed in ours])[1]
 
 
 def _spread(
@@ -151,6 +168,7 @@ def _agrees(
         "near": abs(mean - published) <= margin,
         "above": low >= published - margin,
         "below": high <= published + margin,
+        "over": low > published + margin,
     }[rule]
 
 

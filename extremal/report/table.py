@@ -12,7 +12,13 @@ from rich.text import Text
 from extremal.report.words import interval, number, published, tally, tolerance, verdict
 
 ONE_LINE = 24  # characters; where a value with its interval is longer, the interval goes below
-STYLES = {"agrees": "green", "differs": "bold red", "not run": "dim", "undefined": "bold red"}
+STYLES = {
+    "agrees": "green",
+    "differs": "bold red",
+    "reported": "",
+    "not run": "dim",
+    "undefined": "bold red",
+}
 
 
 def rows_table(summary: Mapping[str, Any]) -> Table:

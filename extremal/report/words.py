@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
-SIGNS = {"near": "", "below": "≤ ", "above": "≥ "}
+SIGNS = {"near": "", "below": "≤ ", "above": "≥ ", "over": "> ", "reported": ""}
 REST = ("differs", "not run", "undefined")  # undefined: ours came out as no finite number
 
 
@@ -22,7 +22,9 @@ def published(row: Row) -> str:
 
 
 def tolerance(row: Row) -> str:
-    """How far ours may be off: to both sides, or beyond a bound."""
+    """How far ours may be off, to both sides or beyond a bound, or must be over it."""
+    if row["rule"] == "reported":
+        return number(None)
     return ("±" if row["rule"] == "near" else "") + number(row["tolerance"])
 
 
@@ -35,14 +37,21 @@ def interval(row: Row) -> str:
 
 def verdict(row: Row) -> str:
     """Whether ours agrees with the published value, in a word or two."""
+    if row["ok"] is None and row["n"] and row.get("rule") == "reported":
+        return "undefined" if row["ours"] is None else "reported"
     if row["ok"] is None:
         return "undefined" if row["n"] else "not run"
     return "agrees" if row["ok"] else "differs"
 
 
+def verdicts(summary: Mapping[str, Any]) -> list[str]:
+    """The verdicts of all rows that are held against something."""
+    return [verdict(row) for row in summary["rows"] if row.get("rule") != "reported"]
+
+
 def tally(summary: Mapping[str, Any]) -> str:
     """How many rows agree, in a sentence."""
-    words = [verdict(row) for row in summary["rows"]]
+    words = verdicts(summary)
     if not words:
         return "No published value to compare with at this scale."
     rest = [f"{words.count(word)} {_plural(word, words)}" for word in REST if word in words]

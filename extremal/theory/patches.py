@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from extremal.theory._check import integer, number
 
+_EDGE = 1e-6  # how near to 1 a quotient is taken for 1
+
 
 @dataclass(frozen=True)
 class PatchWindow:
@@ -23,7 +25,17 @@ class PatchWindow:
     @property
     def inside(self) -> bool:
         """Whether all three hold."""
-        return min(self.denser, self.breakable, self.learnable) > 1.0
+        return min(self.quotients) > 1.0
+
+    @property
+    def edge(self) -> bool:
+        """Whether one of them is 1 to rounding: such a point is on neither side."""
+        return any(abs(quotient - 1.0) <= _EDGE for quotient in self.quotients)
+
+    @property
+    def quotients(self) -> tuple[float, float, float]:
+        """All three, in the order of the fields."""
+        return self.denser, self.breakable, self.learnable
 
 
 def patch_window(

@@ -17,7 +17,7 @@ from extremal.experiments import SCALES, Store
 from extremal.experiments.finding import begun, begun_seeds, from_runs, from_shipped, shipped_file
 from extremal.report.figure import pdf_bytes, png_bytes
 from extremal.report.style import headings, panels_of
-from extremal.report.words import verdict
+from extremal.report.words import verdict, verdicts
 
 RUNNING = 120.0  # seconds since the last trial ended, within which a run counts as running
 KINDS = {
@@ -81,7 +81,7 @@ def _changed(path: Path) -> float:
 
 
 def _of_summary(summary: Mapping[str, Any], status: str) -> Row:
-    words = [verdict(row) for row in summary["rows"]]
+    words = verdicts(summary)
     counts = summary["trials"]
     return Row(
         summary["experiment"],

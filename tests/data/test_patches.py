@@ -113,6 +113,15 @@ def test_the_window_of_the_known_setting_and_its_three_edges():
     assert theory.patch_window(1, 25, 1.0, 1.0, 2.0, 2.0).learnable == 0.0
 
 
+def test_a_quotient_of_one_is_the_edge_and_not_inside():
+    assert not theory.patch_window(1, 25, 4.0, 1.0, 0.6, 2.0).edge
+    for settings in ((1, 25, 5.0, 1.0, 0.6, 2.0), (1, 25, 4.0, 1.0, 0.5, 2.0)):
+        window = theory.patch_window(*settings)
+        assert window.edge
+        assert not window.inside
+    assert theory.patch_window(1, 24, 6.0, 1.0, 1.0, 2.0).quotients == (24 / 36, 2.0, 1.0)
+
+
 def moved(**changes):
     data = patches().sample_each(2, generator=generator())
     settings = {"data": data, "radius": 0.1} | changes

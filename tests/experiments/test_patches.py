@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from extremal.experiments import get
+from extremal import theory
+from extremal.experiments import Outcome, get
 from extremal.experiments.studies import patches as study
 
 BASE = dict(get("li-li-2025/figure-3").trials("smoke")[0].params) | {
@@ -52,6 +53,60 @@ def test_adversarial_training_has_two_phases(adversarial):
     assert adversarial["inside_accuracy"] == 1.0
     assert adversarial["masked"] > 0.9
     assert (adversarial["predicted"], adversarial["agrees"]) == (1.0, 1.0)
+
+
+def test_never_is_what_a_constant_would_be_right_in(adversarial):
+    assert (adversarial["both_phases"], adversarial["never"]) == (1.0, 0.0)
+    assert adversarial["edge"] == 0.0
+
+
+def test_a_network_that_is_right_before_training_shows_no_phase(monkeypatch):
+    """Right and broken at the start alone, robust in the end: no phase I."""
+    lists = {"epoch": [0, 2], "clean": [1.0, 1.0], "robust": [0.0, 0.95]}
+    numbers = {**lists, "by_trained_attack": [1.0, 1.0], "phase_one": 1.0, "phase_two": 1.0}
+    monkeypatch.setattr(study, "patches", lambda *_: Outcome(numbers))
+    found = study.window(BASE, generator()).numbers
+    assert (found["phase_one"], found["both_phases"], found["transition"]) == (0.0, 0.0, 2.0)
+    assert (found["predicted"], found["agrees"], found["never"]) == (1.0, 0.0, 1.0)
+
+
+def test_epochs_to_record_also_come_beside_the_others_and_within_the_training():
+    small = BASE | {"epochs": 4, "recorded_every": 2, "train_each": 2, "training": "adversarial"}
+    plain = study.patches(small, generator()).numbers
+    also = study.patches(small | {"recorded_also": [1, 2, 3, 10]}, generator()).numbers
+    assert plain["epoch"] == [0, 2, 4]
+    assert also["epoch"] == [0, 1, 2, 3, 4]
+    assert also["robust_correlation"] == plain["robust_correlation"]
+
+
+def test_each_setting_of_the_transition_is_run_once_and_drawn_on_all_its_diagrams():
+    cases = get("li-li-2025/transition").settings["case"].value
+    names = ("alpha", "radius", "dense", "q", "width")
+    assert len({str([case[name] for name in names]) for case in cases}) == len(cases) == 90
+    sizes = {
+        "strength against radius": 36,
+        "density against radius": 20,
+        "q against strength": 28,
+        "width against radius": 16,
+    }
+    assert {name: sum(case[name] for case in cases) for name in sizes} == sizes
+
+
+def test_the_record_has_the_settings_on_the_side_that_the_study_finds():
+    experiment = get("li-li-2025/transition")
+    settings = experiment.at("paper")
+    beta = sum(settings["beta"]) / 2
+    for case in settings["case"]:
+        alpha = sum(case["alpha"]) / 2
+        window = theory.patch_window(
+            settings["robust"], case["dense"], alpha, beta, case["radius"], case["q"]
+        )
+        assert (case["inside"], case["edge"]) == (window.inside, window.edge)
+        assert alpha == pytest.approx(case["strength"])
+    assert sum(case["edge"] for case in settings["case"]) == 10
+    assert not any(case["edge"] and case["inside"] for case in settings["case"])
+    shares = [claim for claim in experiment.claims if claim.interval == "share"]
+    assert all(claim.where["edge"] is False for claim in shares)
 
 
 def test_phases_are_read_off_the_curves():

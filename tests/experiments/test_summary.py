@@ -168,6 +168,26 @@ def test_the_rules_of_agreement(tmp_path: Path, rule: Any, published: float, ok:
     assert row["ok"] is ok
 
 
+@pytest.mark.parametrize(
+    ("published", "tolerance", "ok"),
+    [(30.4, 0.0, True), (30.5, 0.0, False), (30.2, 0.2, True), (30.3, 0.2, False)],
+)
+def test_over_is_strict_in_every_trial(
+    tmp_path: Path, published: float, tolerance: float, ok: bool
+) -> None:
+    """The smallest is 30.5: a tie is no agreement, and the tolerance is a margin."""
+    where = {"p": 3.0, "spread": 0.5}
+    row = _row(tmp_path, Claim("q", "value", published, tolerance, "", where, "over"))
+    assert row["ok"] is ok
+
+
+def test_a_reported_number_has_no_verdict(tmp_path: Path) -> None:
+    where = {"p": 3.0, "spread": 0.5}
+    row = _row(tmp_path, Claim("q", "value", None, 0.0, "", where, "reported"))
+    assert (row["ours"], row["low"], row["high"]) == (31.0, 30.5, 31.5)
+    assert (row["published"], row["ok"], row["rule"]) == (None, None, "reported")
+
+
 def test_a_claim_without_a_number_is_neither_right_nor_wrong(tmp_path: Path) -> None:
     row = _row(tmp_path, Claim("q", "undefined", 1.0, 0.1, ""))
     assert (row["ours"], row["ok"]) == (None, None)
@@ -201,6 +221,29 @@ def test_a_claim_can_be_held_against_other_trials(tmp_path: Path, offset: float,
     assert row["tolerance"] == 0.5
     assert row["ours"] == pytest.approx(31.0 + offset)
     assert row["ok"] is ok
+
+
+@pytest.mark.parametrize(
+    ("value", "rule", "ok"),
+    [("hit", "above", True), ("hit", "over", False), ("value", "over", True)],
+)
+def test_over_other_trials_is_seed_by_seed(tmp_path: Path, value: str, rule: Any, ok: bool) -> None:
+    """Hits are 1 and 1 for p = 3, 1 and 0 for p = 1: more on average, and a tie in seed 0."""
+    claim = Claim("q", value, {"p": 1.0, "spread": 0.5}, 0.0, "", {"p": 3.0, "spread": 0.5}, rule)
+    assert _row(tmp_path, claim)["ok"] is ok
+
+
+@pytest.mark.parametrize("value", ["undefined", "only_3"])
+def test_a_lead_that_is_not_known_has_no_verdict(tmp_path: Path, value: str) -> None:
+    others = {"p": 1.0, "spread": 0.5 if value == "undefined" else 7.0}
+    claim = Claim("q", value, others, 0.0, "", {"p": 3.0, "spread": 0.5}, "over")
+    assert _row(tmp_path, claim)["ok"] is None
+
+
+def test_seeds_are_compared_one_by_one(tmp_path: Path) -> None:
+    claim = Claim("q", "value", {"p": 1.0}, 0.0, "", {"p": 3.0}, "over")
+    with pytest.raises(ValueError, match="where of 'q' must match one trial of a seed"):
+        _row(tmp_path, claim)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from extremal.report import rows_markdown, rows_table
-from extremal.report.words import duration, interval, published, setting, tally, verdict
+from extremal.report.words import duration, interval, published, setting, tally, tolerance, verdict
 from tests.report.examples import make_summary
 
 LONG = "certified accuracy of the subclass classifier at half the distance between two centres"
@@ -81,6 +81,9 @@ def test_markdown_has_a_row_for_each_claim(summary: dict[str, Any]) -> None:
         ({"ok": False, "n": 3}, "differs"),
         ({"ok": None, "n": 0}, "not run"),
         ({"ok": None, "n": 3}, "undefined"),
+        ({"ok": None, "n": 3, "rule": "reported", "ours": 0.5}, "reported"),
+        ({"ok": None, "n": 3, "rule": "reported", "ours": None}, "undefined"),
+        ({"ok": None, "n": 0, "rule": "reported", "ours": None}, "not run"),
     ],
 )
 def test_verdicts(row: dict[str, Any], word: str) -> None:
@@ -88,12 +91,15 @@ def test_verdicts(row: dict[str, Any], word: str) -> None:
 
 
 def test_signs_of_rules() -> None:
-    rules = ("near", "below", "above")
+    rules = ("near", "below", "above", "over")
     assert [published({"rule": rule, "published": 0.5}) for rule in rules] == [
         "0.5",
         "≤ 0.5",
         "≥ 0.5",
+        "> 0.5",
     ]
+    reported = {"rule": "reported", "published": None, "tolerance": 0.0}
+    assert (published(reported), tolerance(reported)) == ("–", "–")
 
 
 def test_a_single_value_has_no_interval() -> None:
@@ -106,6 +112,8 @@ def test_tally_counts() -> None:
     good, bad = {"ok": True, "n": 1}, {"ok": False, "n": 1}
     assert tally({"rows": [good, good]}) == "2 of 2 rows agree with the source."
     assert tally({"rows": [good, bad, bad]}) == "1 of 3 rows agree with the source (2 differ)."
+    reported = {"ok": None, "n": 1, "rule": "reported", "ours": 0.5}
+    assert tally({"rows": [good, reported]}) == "1 of 1 rows agree with the source."
 
 
 @pytest.mark.parametrize(

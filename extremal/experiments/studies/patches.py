@@ -18,6 +18,7 @@ from extremal.experiments.trial import Outcome
 from extremal.train.inner import loss_slope
 
 TRAININGS = ("standard", "adversarial")
+CURVES = ("epoch", "clean", "robust", "by_trained_attack")  # what tells the phases
 _PERFECT, _BROKEN, _ROBUST = 0.999, 0.05, 0.9  # accuracies that tell the phases apart
 
 
@@ -46,8 +47,14 @@ def patches(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
 
 def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
-    """`patches`, and whether both phases came as the three inequalities of the window say."""
-    found = patches(params, generator).numbers
+    """`patches`, and whether both phases came as the three inequalities of the window say.
+
+    The network before its first step may be right by chance, and shows no phase. `never` is 1 where
+    they did not come, so that its mean is how often "never" is right. `edge` is 1 where an
+    inequality is an equality, so that the window says neither.
+    """
+    found = dict(patches(params, generator).numbers)
+    found |= _phases({name: found[name][1:] for name in CURVES})
     predicted = theory.patch_window(
         params["robust"],
         params["dense"],
@@ -64,7 +71,9 @@ def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "breakable": predicted.breakable,
             "learnable": predicted.learnable,
             "predicted": float(predicted.inside),
+            "edge": float(predicted.edge),
             "both_phases": both,
+            "never": 1.0 - both,
             "agrees": float(both == float(predicted.inside)),
         }
     )
@@ -106,9 +115,10 @@ def _trained(
         assert isinstance(seen, models.PatchCNN)
         return measure.patch_features(seen, source)
 
-    every = params["recorded_every"]
+    every, last = params["recorded_every"], params["epochs"]
+    early = [epoch for epoch in params.get("recorded_also", ()) if epoch < last]
     record = train.Record(
-        at=range(every, params["epochs"], every),
+        at=sorted({*early, *range(every, last, every)}),
         watch={
             "robust_feature": lambda seen: float(learned(seen).robust.mean()),
             "dense_feature": lambda seen: float(learned(seen).dense.mean()),
