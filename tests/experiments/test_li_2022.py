@@ -7,9 +7,10 @@ import torch
 from PIL import Image
 from scipy import stats
 
-from extremal import data, models
+from extremal import data, measure, models
 from extremal.experiments import get
 from extremal.experiments.studies import overfitting, smallest_width
+from extremal.experiments.studies import separation as study
 from extremal.experiments.studies.memorisation import memorisation, steepest
 from extremal.experiments.studies.separation import separation
 
@@ -47,6 +48,31 @@ def test_separation_of_digits():
     assert numbers["train_quantiles"][0] == numbers["train"]
     assert numbers["ratio"] == pytest.approx(min(numbers["train"], numbers["test"]) / 0.2)
     assert outcome.arrays["train_pair"].shape == (8, 17)
+    assert numbers["seconds"] > 0.0
+    assert 0.05 < numbers["peak_memory"] < 50.0
+
+
+@pytest.mark.parametrize("kind", ["inside", "across"])
+def test_a_wrong_smallest_distance_shows_in_the_gap(kind):
+    learn, test = data.load("digits")
+    learn, test = learn.take(slice(300)), test.take(slice(60))
+    found = {"inside": measure.separation(learn), "across": measure.separation(test, learn)}
+    places = {name: each.pairs[0][0] for name, each in found.items()}
+    assert study._largest_gap(**found, learn=learn, test=test, count=2) == 0.0
+    found[kind].distance[places[kind]] -= 0.01
+    assert study._largest_gap(**found, learn=learn, test=test, count=2) == pytest.approx(0.01)
+
+
+def test_folders_with_classes_of_their_own_are_matched_by_name(tmp_path, monkeypatch):
+    for part, classes in (("train", "abc"), ("test", "bc")):
+        for label in classes:
+            folder = tmp_path / "svhn" / part / label
+            folder.mkdir(parents=True)
+            shade = {"a": 0, "b": 51, "c": 255}[label]
+            Image.new("RGB", (8, 8), (shade,) * 3).save(folder / "0.png")
+    monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path))
+    numbers = separation(first("separation-folders", "paper", image_size=8), generator()).numbers
+    assert (numbers["test_conflicts"], numbers["test_duplicates"]) == (0.0, 2.0)
 
 
 def test_separation_says_which_folder_it_needs(monkeypatch):
