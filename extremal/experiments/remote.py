@@ -2,7 +2,8 @@
 
 A process of its own, so that a trial that dies takes nothing along, a Dask worker of many threads
 computes many trials without their sharing Python's lock or torch's settings, and one that nobody
-waits for any more is ended at once. The processes are kept for the next trial, for a minute.
+waits for any more is ended at once. The processes are kept for the next trial of the same run, for
+a minute; another run has processes of its own, since modules may have changed on the disk meanwhile.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EVERY = 0.25  # seconds between looks at whether somebody still waits
 _STARTS = 3
 _WANTED = ("executing", "long-running", "resumed")
 _IDLE = 60.0  # seconds that a process waits for the next trial
-_idle: dict[Worker, float] = {}  # since when
+_idle: dict[Worker, tuple[str, float]] = {}  # of which run, and since when
 _janitors: list[threading.Thread] = []  # one, where a process waits
 _lock = threading.Lock()
 
@@ -48,7 +49,7 @@ def compute_on_cluster(asked: bytes) -> Packed:
         return there
     how = ""
     for _ in range(retries + 1):
-        answer = _attempt(trial, key)
+        answer = _attempt(trial, token, key)
         if isinstance(answer, Packed):
             if store is not None:
                 store.put(trial.key, answer)
@@ -57,9 +58,9 @@ def compute_on_cluster(asked: bytes) -> Packed:
     return pack_failure(trial, died(how, retries + 1), 0.0)
 
 
-def _attempt(trial: Trial, key: str) -> Packed | str:
+def _attempt(trial: Trial, token: str, key: str) -> Packed | str:
     """What came of a trial, or how the process died that computed it."""
-    worker = _take()
+    worker = _take(token)
     worker.give(trial)
     try:
         while not first_words([worker], _EVERY):
@@ -68,24 +69,33 @@ def _attempt(trial: Trial, key: str) -> Packed | str:
     except EOFError:
         return worker.stop(at_once=False)
     except ValueError:  # data that can't be had: the process itself is well
-        _give_back(worker)
+        _give_back(worker, token)
         raise
     except BaseException:
         worker.stop(at_once=True)
         raise
     assert isinstance(answer, Packed)
-    _give_back(worker)
+    _give_back(worker, token)
     return answer
 
 
-def _take() -> Worker:
-    """A process that is ready."""
+def _take(token: str) -> Worker:
+    """A process that is ready: one that this run has used, or a new one; those of others end."""
+    found = None
     with _lock:
-        while _idle:
-            worker, _ = _idle.popitem()
-            if worker.process.is_alive():
-                return worker
-            worker.stop(at_once=True)
+        for worker, (owner, _) in list(_idle.items()):
+            fit = owner == token and worker.process.is_alive()
+            if fit and found is not None:
+                continue
+            del _idle[worker]
+            if fit:
+                found = worker
+            else:
+                worker.stop(at_once=True)
+    return _start() if found is None else found
+
+
+def _start() -> Worker:
     for _ in range(_STARTS):
         with _children_allowed():
             worker = Worker(None)
@@ -98,10 +108,10 @@ def _take() -> Worker:
     raise RuntimeError(f"processes for trials do not start on this worker ({how})")
 
 
-def _give_back(worker: Worker) -> None:
+def _give_back(worker: Worker, token: str) -> None:
     worker.trial = None
     with _lock:
-        _idle[worker] = time.monotonic()
+        _idle[worker] = token, time.monotonic()
         if not _janitors:
             _janitors.append(threading.Thread(target=_send_home, daemon=True))
             _janitors[0].start()
@@ -113,7 +123,7 @@ def _send_home() -> None:
         time.sleep(_IDLE / 10.0)
         with _lock:
             late = time.monotonic() - _IDLE
-            for worker in [worker for worker, since in _idle.items() if since < late]:
+            for worker in [worker for worker, (_, since) in _idle.items() if since < late]:
                 del _idle[worker]
                 worker.stop(at_once=True)
             if not _idle:

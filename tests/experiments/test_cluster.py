@@ -193,6 +193,22 @@ def test_workers_that_see_the_store_do_nothing_twice(cluster: Cluster, tmp_path:
     assert (report.done, len(noted(log, "start"))) == (2, 2)
 
 
+def test_a_function_that_was_edited_between_two_runs_is_the_new_one(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The workers' processes of the first run have the old one loaded."""
+    monkeypatch.syspath_prepend(cluster.place)  # The workers' own folder is on their path.
+    code = "from extremal.experiments import Outcome\ndef f(p, g): return Outcome({'value': %s})\n"
+    store = Store(tmp_path / "runs")
+    for version, value in ((1, 1.0), (2, 22.0)):
+        (cluster.place / "edited.py").write_text(code % value)
+        trial = Trial("edited:f", {}, 0, version)
+        run([trial], store, cluster=cluster.address)
+        found = store.read(trial)
+        assert found is not None
+        assert found.numbers == {"value": value}
+
+
 def test_data_that_cannot_be_had_end_the_run(cluster: Cluster, tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
     missing = toy.trial(1, mode="data", data=str(tmp_path / "toys"))
