@@ -3,7 +3,7 @@
 A process of its own, so that a trial that dies takes nothing along, a Dask worker of many threads
 computes many trials without their sharing Python's lock or torch's settings, and one that nobody
 waits for any more is ended at once. The processes are kept for the next trial of the same run, for
-a minute; another run has processes of its own, since modules may have changed on the disk meanwhile.
+a minute; another run has processes of its own, since modules may have changed on the disk since.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from distributed import get_worker
 
-from extremal.experiments.processes import died
-from extremal.experiments.sealed import Packed, pack_failure
+from extremal.experiments.files import StoreError
+from extremal.experiments.sealed import Packed
 from extremal.experiments.store import Store
 from extremal.experiments.trial import Trial
 from extremal.experiments.worker import Worker, first_words
@@ -34,28 +34,27 @@ _janitors: list[threading.Thread] = []  # one, where a process waits
 _lock = threading.Lock()
 
 
-def compute_on_cluster(asked: bytes) -> Packed:
-    """Compute a trial on this Dask worker and return what came of it.
+def compute_on_cluster(asked: bytes) -> Packed | str:
+    """Compute a trial on this Dask worker: what came of it, or how the process died that did.
 
-    `asked` are a trial, the client's store, the name of a file in it, the number of retries and the
-    name of the task. Where this machine has the client's store, which that file tells, a result
-    that is there already is returned, and a new one is put there too, so that it stays if the
-    client dies. Raises the `DataError` that the trial met.
+    `asked` are a trial, the client's store, the name of a file in it and the name of the task.
+    Where this machine has the client's store, which that file tells, a result that is there already
+    is returned, and a new one is put there too, so that it stays if the client dies. Raises the
+    `DataError` that the trial met.
     """
-    trial, root, token, retries, key = pickle.loads(asked)
+    trial, root, token, key = pickle.loads(asked)
     store = Store(root) if Path(root, token).is_file() else None
-    there = None if store is None else store.packed(trial.key)
+    there = None
+    if store is not None:
+        with suppress(StoreError):  # as if it were another machine's
+            there = store.packed(trial.key)
     if there is not None and there.done:
         return there
-    how = ""
-    for _ in range(retries + 1):
-        answer = _attempt(trial, token, key)
-        if isinstance(answer, Packed):
-            if store is not None:
-                store.put(trial.key, answer)
-            return answer
-        how = answer
-    return pack_failure(trial, died(how, retries + 1), 0.0)
+    answer = _attempt(trial, token, key)
+    if isinstance(answer, Packed) and store is not None:
+        with suppress(StoreError):  # Whether it can be stored is for the client to say.
+            store.put(trial.key, answer)
+    return answer
 
 
 def _attempt(trial: Trial, token: str, key: str) -> Packed | str:

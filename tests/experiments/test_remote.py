@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 pytest.importorskip("distributed")
-from extremal.experiments import remote, versions  # noqa: E402 - only where Dask is
+from extremal.experiments import Store, remote, versions
+from extremal.experiments.worker import compute
 
-from . import toy  # noqa: E402
+from . import toy
 
 
 class Process:
@@ -54,3 +57,31 @@ def test_the_digest_of_this_package_is_that_of_its_import(monkeypatch: pytest.Mo
     monkeypatch.setattr(versions, "_digest", lambda paths: "source of today")
     assert versions.describe([])["extremal"] == before
     assert versions.describe([toy.STUDY])[toy.__name__] == "source of today"
+
+
+def _asked(store: Store) -> Any:
+    return remote.compute_on_cluster(pickle.dumps((toy.trial(0), str(store.root), "token", "name")))
+
+
+def test_a_worker_that_cannot_write_to_the_store_sends_what_it_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, store = compute(toy.trial(0)), Store(tmp_path)
+    monkeypatch.setattr(remote, "_attempt", lambda trial, token, key: found)
+    (tmp_path / "token").touch()
+    (tmp_path / "trials").write_text("a file where a folder should be, as a disk that is full")
+    assert _asked(store) == found
+    (tmp_path / "trials").unlink()
+    assert _asked(store) == found
+    assert store.packed(toy.trial(0).key) == found
+
+
+def test_how_a_process_died_is_for_the_client_to_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts = []
+    monkeypatch.setattr(remote, "_attempt", lambda *asked: attempts.append(asked) or "SIGKILL")
+    (tmp_path / "token").touch()
+    assert _asked(Store(tmp_path)) == "SIGKILL"
+    assert len(attempts) == 1
+    assert Store(tmp_path).read(toy.trial(0)) is None
