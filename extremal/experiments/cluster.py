@@ -54,7 +54,6 @@ class Cluster(Executor):
                 tally.tell(running=0)
                 self.notice(f"lost the scheduler at {self.address}; waiting for it to come back")
                 patience = _PATIENCE
-        tally.tell(running=0)
 
 
 @contextmanager

@@ -65,6 +65,7 @@ class Fleet:
                 self._give_out()
                 self.tally.tell(len(self.work.running))
                 self._take_in()
+            self.tally.tell(running=0)
         finally:
             self._part()
 

@@ -61,6 +61,7 @@ class Compacted:
 
 def overview(store: Store) -> list[dict[str, Any]]:
     """One row a study: its trials that are done and that failed, and their seconds."""
+    _require_store(store)
     rows: dict[str, dict[str, Any]] = {}
     for key in store.all_keys():
         record = store.record(key)
