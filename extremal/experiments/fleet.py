@@ -126,8 +126,8 @@ class Fleet:
             try:
                 found = self.client.run(ask, workers=[address], on_error="return")
                 told = found.get(address)
-            except BaseException as error:  # also that the client was closed
-                told = error
+            except BaseException as error:  # the connection broke, or was closed
+                told = OSError(str(error))
             self.answers.put((address, told))
 
         self.silent.add(address)
@@ -140,6 +140,10 @@ class Fleet:
         self.silent.remove(address)
         if told is None:
             return  # It was gone when it was asked; if it is back, it is asked again.
+        if isinstance(told, OSError):
+            self.refused.add(address)
+            self.notice(f"worker {address} can't be reached ({told}); it gets no trials")
+            return
         wrong, memory = self._compared(told)
         if not wrong:
             limit = memory / _GIB if memory else math.inf

@@ -57,6 +57,7 @@ class Client:
         self.scheduler, self.dashboard_link = SimpleNamespace(address="tcp://s"), "http://s"
         self.has: dict[str, dict[str, str]] = {}  # the versions of those that differ
         self.stuck: dict[str, threading.Event] = {}
+        self.closed: set[str] = set()
 
     def get_versions(self) -> dict[str, Any]:
         names = ("python", "dask", "distributed", "cloudpickle")
@@ -70,6 +71,8 @@ class Client:
         (address,) = workers
         if address in self.stuck:
             self.stuck[address].wait()
+        if address in self.closed:
+            raise OSError("closed")
         return {address: ({**versions.describe([toy.STUDY]), **self.has.get(address, {})}, 0)}
 
     def submit(self, function: Any, asked: bytes, workers: list[str], **rest: Any) -> Future:
@@ -168,6 +171,15 @@ def test_a_worker_that_is_stuck_stops_nobody_and_is_taken_in_once_it_answers(
     assert run.told[1].startswith("cluster tcp://s: 1 workers with 1 threads")
     assert [address for address, _ in client.sent[:3]] == ["a"] * 3
     assert "stuck" in {address for address, _ in client.sent}
+
+
+def test_a_worker_that_cannot_be_reached_ends_no_run(tmp_path: Path) -> None:
+    client = Client(a=compute, dying=compute)
+    client.closed.add("dying")
+    run = Run(tmp_path, client)
+    assert run.counts() == (4, 0)
+    assert run.told[0] == "worker dying can't be reached (closed); it gets no trials"
+    assert {address for address, _ in client.sent} == {"a"}
 
 
 def test_workers_of_other_versions_end_the_run_at_first(tmp_path: Path) -> None:
