@@ -1,9 +1,12 @@
 """What the stored benches must show, and what the docs say of them."""
 
 import json
+import time
 
 import pytest
 
+from bench import sweep
+from extremal.experiments import Trial
 from tools.tables import FOLDER
 
 
@@ -97,3 +100,11 @@ def test_a_store_of_100_000_trials_costs_seconds():
             "missing until the next run": 1,
             "missing after it": 0,
         }
+
+
+def test_the_clock_of_a_sweep_runs_from_the_start_of_the_processes_to_the_last_trial(tmp_path):
+    trials = [Trial("bench.sweep:study", {"wait": 0.05}, seed) for seed in range(2)]
+    seconds = sweep._timed(trials, tmp_path / "place", 1, {"jobs": 1})
+    assert seconds >= 0.1
+    started = max(path.stat().st_mtime for path in (tmp_path / "place/meeting").iterdir())
+    assert seconds <= time.time() - started
