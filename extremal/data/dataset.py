@@ -36,7 +36,7 @@ class Dataset:
         if self.group is not None:
             _check_group(self.group, len(x))
         if self.box is not None:
-            object.__setattr__(self, "box", _checked_box(self.box, x))
+            object.__setattr__(self, "box", checked_box(self.box, x))
 
     def __len__(self) -> int:
         return len(self.x)
@@ -110,7 +110,7 @@ def _check_group(group: object, count: int) -> None:
     _check.require(int(group.min()) >= 0, "group", rule, f"smallest entry {int(group.min())}")
 
 
-def _checked_box(box: object, x: Tensor) -> Box:
+def checked_box(box: object, x: Tensor) -> Box:
     """The box, once its ends are known to be finite, in order and around the points."""
     rule = f"be a pair (low, high) of numbers or of ({x.shape[1]},) tensors"
     _check.require(isinstance(box, tuple) and len(box) == 2, "box", rule, box)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.data.dataset import Box
+from extremal.data.dataset import Box, checked_box
 from extremal.models import double, gap_gradient, represented
 
 _MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-12  # of Adam; gradients are divided by their norm before
@@ -61,10 +61,12 @@ def invert(
     Li & Li 2025, after Ilyas et al. 2019: with G the `models.Representation` of a network trained
     as usual x' shows the non-robust features of x, of one trained adversarially the robust ones.
     The steps are Adam's on gradients of length 1, of size `lr` at first and falling evenly to zero,
-    each followed by a projection onto the `box`; noise is uniform in the box, or N(0, 1) where
-    there is none. The choices of start, steps and tolerance are ours.
+    each followed by a projection onto the `box`, which x must lie in; noise is uniform in the box,
+    or N(0, 1) where there is none. The choices of start, steps and tolerance are ours.
     """
-    _check.matrix("x", x)
+    _check.matrix("x", x, columns=_columns(represent))
+    if box is not None:
+        box = checked_box(box, x)
     total = _check.integer("steps", steps, minimum=1)
     rate = _check.number("lr", lr, above=0.0)
     _check.number("tolerance", tolerance, above=0.0)
@@ -97,6 +99,12 @@ def invert(
     return Inversion(
         best, final / scale, path[0], torch.tensor(taken), torch.stack(path), tolerance
     )
+
+
+def _columns(represent: nn.Module) -> int | None:
+    """How many coordinates a point has, where the network behind a representation says so."""
+    found = getattr(getattr(represent, "net", represent), "dim", None)
+    return found if isinstance(found, int) else None
 
 
 def _noise(x: Tensor, box: Box | None, generator: torch.Generator) -> Tensor:

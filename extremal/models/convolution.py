@@ -83,9 +83,13 @@ class ConvPReLU(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        _check.require(len(shape) == 3, "shape", "be (channels, height, width)", tuple(shape))
+        triple = _listed(shape) and len(shape) == 3
+        _check.require(triple, "shape", "be (channels, height, width)", shape)
         self.shape = tuple(_check.integer("shape", size, minimum=1) for size in shape)
-        _check.require(len(channels) > 0, "channels", "have at least one number", channels)
+        some = _listed(channels) and len(channels) > 0
+        _check.require(some, "channels", "be a sequence of at least one number", channels)
+        for size in channels:
+            _check.integer("channels", size, minimum=1)
         self.outputs = _check.integer("outputs", outputs, minimum=1)
         self.dim = self.shape[0] * self.shape[1] * self.shape[2]
         self.register_buffer("center", _center(center, self.dim).to(dtype))
@@ -113,6 +117,10 @@ class ConvPReLU(nn.Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """What the readout reads, (n, channels x places)."""
+        rule = f"be a tensor of shape (n, {self.dim})"
+        _check.instance("x", x, Tensor, rule)
+        fits = x.ndim == 2 and x.shape[1] == self.dim
+        _check.require(fits, "x", rule, f"shape {tuple(x.shape)}")
         images = (x - self.center).reshape(len(x), *self.shape)
         pooled: Tensor = self.pool(self.layers(images))
         return pooled.flatten(1)
@@ -124,6 +132,10 @@ def _fill(weight: Tensor, limit: float, generator: torch.Generator) -> None:
     _check.generator("generator", generator)
     drawn = torch.rand(weight.shape, generator=generator, dtype=torch.float64)
     weight.copy_(limit * (2.0 * drawn - 1.0))
+
+
+def _listed(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
 
 
 def _center(center: Tensor | None, dim: int) -> Tensor:

@@ -55,7 +55,9 @@ def adversarial(
 
     Recorded are, beside the loss and accuracy on the points as they are, "robust_accuracy" and,
     where `watch` has a validation set, "validation_accuracy" and "validation_robust", under attacks
-    that are stronger than the one trained with.
+    that are stronger than the one trained with. Records and the inner attack see the network in
+    evaluation mode, so that they leave no trace in it; steps are taken in the mode that it is in.
+    Perturbed points stay in the data's box, where there is one.
 
     With a patience, training stops once as many records have brought no better "validation_robust"
     and leaves the weights of the best record, of equally robust ones that of least loss; the `info`
@@ -65,11 +67,12 @@ def adversarial(
     """
     used, watch = as_loss(loss), watch or Watch()
     check_fit(net, train, used)
-    _check.instance("inner", inner, Inner, "be an Inner")
+    inner = _within(inner, train)
     _check.instance("watch", watch, Watch, "be a Watch or None")
     _check.choice("method", method, ("sgd", "adam"))
     total = _check.integer("epochs", epochs, minimum=1)
     _check.integer("warm_up", warm_up, minimum=0)
+    _check.require(warm_up <= total, "warm_up", f"be at most epochs, {total}", warm_up)
     _check.number("clean_share", clean_share, minimum=0.0, maximum=1.0)
     if trades is not None:
         _check.number("trades", trades, above=0.0)
@@ -106,3 +109,19 @@ def adversarial(
             loop.done(epoch, math.isfinite(float(value)))
             bar.done(epoch)
     return loop.finish(method=f"adversarial {method}", lr=lr, radius=inner.radius)
+
+
+def _within(inner: Inner, train: Dataset) -> Inner:
+    """The attack inside the data's box, which it may name and not change."""
+    _check.instance("inner", inner, Inner, "be an Inner")
+    if train.box is None:
+        return inner
+    if inner.box is None:
+        return replace(inner, box=train.box)
+    rule = f"be the data's, {train.box}, or None"
+    for own, other in zip(inner.box, train.box, strict=True):
+        ends = [torch.as_tensor(end).to(train.x) for end in (own, other)]
+        fits = ends[0].ndim == 0 or ends[0].shape == train.x.shape[1:]
+        same = fits and bool((ends[0] == ends[1]).all())
+        _check.require(same, "inner.box", rule, inner.box)
+    return inner

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.data import Dataset
 from extremal.train.loss import Function, Loss, LossName, as_loss
+from extremal.train.modes import evaluating
 from extremal.train.optimisers import Sgd
 from extremal.train.record import Record, Recorder
 from extremal.train.trajectory import Trajectory
@@ -101,7 +102,7 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss, name: str = "train") -
     _check.instance(name, train, Dataset, "be a Dataset")
     outputs = getattr(net, "outputs", None)
     if outputs is None:
-        with torch.no_grad():
+        with torch.no_grad(), evaluating(net):
             out = net(train.x[:1])
         rule = "return (n,), or (n, C) for C >= 2 outputs"
         good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)

@@ -16,6 +16,7 @@ from extremal import _check
 from extremal._files import FileError, read_tensors, write_whole
 from extremal.train.checkpoint import problem_of, writable
 from extremal.train.gradient import all_outputs
+from extremal.train.modes import evaluating
 from extremal.train.optimisers import Optimiser
 from extremal.train.record import DivergenceError, Recorder
 from extremal.train.trajectory import Trajectory
@@ -59,7 +60,8 @@ class Epochs:
     def run(self, total: int) -> Iterator[int]:
         """The numbers of the epochs to train, from 1, or from where the file has left it."""
         if not self._taken_up():
-            self.recorder.start()
+            with evaluating(self.net):
+                self.recorder.start()
         rule = f"not be below {self.reached}, which the checkpoint has reached"
         _check.require(total >= self.reached, "epochs", rule, total)
         for epoch in range(self.reached + 1, total + 1):
@@ -113,10 +115,11 @@ class Epochs:
     def _note(self) -> None:
         """Record now, unless the network has no finite loss, which no attack could look at."""
         known = self.recorder
-        outputs = all_outputs(self.net, known.data)
-        if not math.isfinite(float(known.loss.value(outputs, known.data.y))):
-            raise self._diverged()
-        known.note(float(self.reached), outputs)
+        with evaluating(self.net):
+            outputs = all_outputs(self.net, known.data)
+            if not math.isfinite(float(known.loss.value(outputs, known.data.y))):
+                raise self._diverged()
+            known.note(float(self.reached), outputs)
         self._judge(self.reached)
 
     def _diverged(self) -> DivergenceError:

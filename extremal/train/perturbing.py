@@ -16,6 +16,7 @@ from extremal.train.descent import shuffled
 from extremal.train.gradient import loss_and_gradient, trainable
 from extremal.train.inner import Inner, divergence, divergence_slope, loss_slope
 from extremal.train.loss import Loss
+from extremal.train.modes import evaluating
 from extremal.train.optimisers import Moments, Optimiser
 
 _BESIDE = 1e-3  # of the radius: at x itself the divergence is least, and has no slope
@@ -51,7 +52,8 @@ class Perturbing:
 
     def _attacked(self, x: Tensor, y: Tensor, share: float) -> Tensor:
         slope = loss_slope(self.loss, y)
-        moved = self.inner.perturbed(self.net, x, slope, share=share, generator=self.generator)
+        with evaluating(self.net):
+            moved = self.inner.perturbed(self.net, x, slope, share=share, generator=self.generator)
         if self.clean_share == 0.0:
             return self.rule.step(moved, y)
         weights = (1.0 - self.clean_share, self.clean_share)
@@ -64,11 +66,12 @@ class Perturbing:
 
     def _traded(self, x: Tensor, y: Tensor, share: float) -> Tensor:
         assert self.trades is not None
-        with torch.no_grad():
-            slope = divergence_slope(self.net(x))
-        moved = self.inner.perturbed(
-            self.net, x, slope, share=share, nudge=_BESIDE, generator=self.generator
-        )
+        with evaluating(self.net):
+            with torch.no_grad():
+                slope = divergence_slope(self.net(x))
+            moved = self.inner.perturbed(
+                self.net, x, slope, share=share, nudge=_BESIDE, generator=self.generator
+            )
         parts = trainable(self.net)
         with torch.enable_grad():
             out = self.net(x)

@@ -40,6 +40,9 @@ class Watch:
         _check.integer("steps", self.steps, minimum=1)
         if self.radius is not None:
             _check.number("radius", self.radius, minimum=0.0)
+        if self.validation is not None:
+            _check.instance("validation", self.validation, Dataset, "be a Dataset or None")
+        _check.instance("training", self.training, bool, "be True or False")
         if self.patience is not None:
             _check.integer("patience", self.patience, minimum=1)
             held = self.validation is not None

@@ -80,7 +80,7 @@ def test_epochs_to_record_also_come_beside_the_others_and_within_the_training():
 
 
 def test_each_setting_of_the_transition_is_run_once_and_drawn_on_all_its_diagrams():
-    cases = get("li-li-2025/transition").settings["case"].value
+    *cases, last = get("li-li-2025/transition").settings["case"].value
     names = ("alpha", "radius", "dense", "q", "width")
     assert len({str([case[name] for name in names]) for case in cases}) == len(cases) == 90
     sizes = {
@@ -90,23 +90,30 @@ def test_each_setting_of_the_transition_is_run_once_and_drawn_on_all_its_diagram
         "width against radius": 16,
     }
     assert {name: sum(case[name] for case in cases) for name in sizes} == sizes
+    assert not any(last[name] for name in sizes)
+    figure = get("li-li-2025/figure-3").at("paper")
+    same = ("train_each", "test_each", "attack_steps", "alpha", "dense", "q", "width")
+    assert [last[name] for name in same] == [figure[name] for name in same]
 
 
 def test_the_record_has_the_settings_on_the_side_that_the_study_finds():
     experiment = get("li-li-2025/transition")
     settings = experiment.at("paper")
     beta = sum(settings["beta"]) / 2
-    for case in settings["case"]:
+    for case in settings["case"][:-1]:
         alpha = sum(case["alpha"]) / 2
         window = theory.patch_window(
             settings["robust"], case["dense"], alpha, beta, case["radius"], case["q"]
         )
         assert (case["inside"], case["edge"]) == (window.inside, window.edge)
         assert alpha == pytest.approx(case["strength"])
-    assert sum(case["edge"] for case in settings["case"]) == 10
-    assert not any(case["edge"] and case["inside"] for case in settings["case"])
     shares = [claim for claim in experiment.claims if claim.interval == "share"]
-    assert all(claim.where["edge"] is False for claim in shares)
+    least = {"edge": False, "train_each": settings["train_each"]}
+    assert all(least.items() <= claim.where.items() for claim in shares)
+    trials = [
+        trial for trial in experiment.trials("paper") if least.items() <= trial.params.items()
+    ]
+    assert len(trials) == 3 * 80
 
 
 def test_phases_are_read_off_the_curves():

@@ -115,7 +115,15 @@ BAD = {
     "p": (lambda: layer(0.5), "p must be a finite number >= 1"),
     "stride": (lambda: layer(2.0, 0), "stride must be an integer >= 1"),
     "shape": (lambda: network(shape=(6, 6)), "shape must be (channels, height, width)"),
-    "channels": (lambda: network(channels=()), "channels must have at least one number"),
+    "shape, a number": (lambda: network(shape=6), "shape must be (channels, height, width), got 6"),
+    "channels": (
+        lambda: network(channels=()),
+        "channels must be a sequence of at least one number",
+    ),
+    "channels, a word": (lambda: network(channels="34"), "channels must be a sequence"),
+    "channels, zero": (lambda: network(channels=(3, 0)), "channels must be an integer >= 1"),
+    "x": (lambda: network()(torch.zeros(2, 71)), "x must be a tensor of shape (n, 72)"),
+    "x, a list": (lambda: network()([1.0]), "x must be a tensor of shape (n, 72)"),
     "center": (lambda: network(center=torch.ones(3)), "center must be a (72,) tensor or None"),
     "generator": (lambda: ConvPReLU((1, 4, 4), (2,), 2.0, 2, generator=3), "generator must"),
 }

@@ -127,19 +127,15 @@ def test_it_learns_the_feature_that_an_attack_cannot_turn():
 def test_a_step_of_the_mixed_losses_is_that_of_autograd():
     """One step of full-batch descent, with the attack's points found once more."""
     data, inner = points(signed=False), Inner("linf", 0.3, steps=2, step=0.2)
-    for changes in ({"clean_share": 0.3}, {"trades": 2.0, "warm_up": 2}):
+    for changes in ({"clean_share": 0.3}, {"trades": 2.0}):
         net, before = module(), module()
         trained(net, inner=inner, batch=None, epochs=1, **changes)
-        share = 0.5 if "warm_up" in changes else 1.0
         clean = before(data.x).detach()
         slope = loss_slope(train.Loss("cross-entropy"), data.y)
         nudge = 0.0
         if "trades" in changes:
             slope, nudge = divergence_slope(clean), 1e-3
-        moved = inner.perturbed(
-            before, data.x, slope, share=share, nudge=nudge, generator=generator()
-        )
-        assert float((moved - data.x).abs().max()) <= share * 0.3 + 1e-12
+        moved = inner.perturbed(before, data.x, slope, nudge=nudge, generator=generator())
         loss = nn.functional.cross_entropy
         if "trades" in changes:
             own, other = (before(x).log_softmax(1) for x in (data.x, moved))
@@ -152,6 +148,48 @@ def test_a_step_of_the_mixed_losses_is_that_of_autograd():
             torch.testing.assert_close(part, start - 0.1 * step)
 
 
+def test_the_radius_grows_over_the_warm_up():
+    """Two steps of full-batch descent, at half of the radius and at all of it."""
+    data, inner = points(signed=False), Inner("linf", 0.3, steps=2, step=0.2)
+    net, other = module(), module()
+    trained(net, inner=inner, batch=None, epochs=2, warm_up=2)
+    slope = loss_slope(train.Loss("cross-entropy"), data.y)
+    for share in (0.5, 1.0):
+        moved = inner.perturbed(other, data.x, slope, share=share, generator=generator())
+        assert float((moved - data.x).abs().max()) <= share * 0.3 + 1e-12
+        value = nn.functional.cross_entropy(other(moved), data.y)
+        slopes = torch.autograd.grad(value, list(other.parameters()))
+        with torch.no_grad():
+            for part, step in zip(other.parameters(), slopes, strict=True):
+                part.sub_(0.1 * step)
+    for part, wanted in zip(net.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(part, wanted)
+
+
+def test_perturbed_points_stay_in_the_box_of_the_data():
+    """An attack without a box takes the data's; one with the same box is the same training."""
+    data = points(signed=False)
+    box = (float(data.x.min()), float(data.x.max()))
+    kept = Dataset(data.x, data.y, box=box)
+    nets = [module() for _ in range(3)]
+    settings = {"lr": 0.1, "epochs": 2, "watch": BRIEF}
+    for net, given, learned in zip(nets, (None, box, None), (kept, kept, data), strict=True):
+        inner = Inner("linf", 2.0, steps=2, box=given)
+        train.adversarial(net, learned, inner=inner, generator=generator(), **settings)
+    free, same, unbounded = (torch.cat([p.flatten() for p in net.parameters()]) for net in nets)
+    assert torch.equal(free, same)
+    assert not torch.equal(free, unbounded)
+    for other in ((box[0], box[1] + 1.0), (torch.full((3,), -9.0), torch.full((3,), 9.0))):
+        with pytest.raises(ValueError, match="box must be the data's"):
+            train.adversarial(
+                module(),
+                kept,
+                inner=Inner("linf", 2.0, box=other),
+                generator=generator(),
+                **settings,
+            )
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -161,6 +199,7 @@ def test_a_step_of_the_mixed_losses_is_that_of_autograd():
         ({"lr": 0.0}, "lr must"),
         ({"batch": 99}, "batch must be at most"),
         ({"warm_up": -1}, "warm_up must"),
+        ({"warm_up": 5}, "warm_up must be at most epochs, 4, got 5"),
         ({"clean_share": 1.5}, "clean_share must"),
         ({"trades": 0.0}, "trades must"),
         ({"trades": 1.0, "clean_share": 0.5}, "clean_share must be 0 with trades"),

@@ -7,6 +7,7 @@ from torch import nn
 from extremal import attack, measure, train
 from extremal.train import Inner, Watch
 from extremal.train.epochs import Epochs
+from extremal.train.inner import loss_slope
 from tests.train.robustly import DIM, generator, module, network, points, trained
 
 
@@ -86,6 +87,57 @@ class Normed(nn.Module):
 
     def forward(self, x):
         return self.inside(self.norm(x))
+
+
+class Dropped(nn.Module):
+    """A network that draws in training, and whose first part is frozen by its mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(DIM).double().eval()
+        self.inside = nn.Sequential(nn.Dropout(0.3), nn.Linear(DIM, 2).double())
+
+    def forward(self, x):
+        return self.inside(self.norm(x))
+
+
+@pytest.mark.parametrize("make", [Normed, Dropped, module])
+@pytest.mark.parametrize("radius", [0.0, 0.3])
+def test_records_change_neither_weights_nor_buffers(make, radius):
+    often, rarely = make(), make()
+    often.load_state_dict(rarely.state_dict())
+    held, inner = points(12, signed=False, seed=4), Inner("linf", radius, steps=2)
+    torch.manual_seed(0)  # of Dropout, which takes no generator
+    trained(often, inner=inner, watch=Watch(6, 3, 0.2, held), record=train.Record(at=[1, 2, 3]))
+    torch.manual_seed(0)
+    trained(rarely, inner=inner, watch=Watch(2, 1, 0.2, training=False))
+    for name, part in often.state_dict().items():
+        assert torch.equal(part, rarely.state_dict()[name]), name
+
+
+@pytest.mark.parametrize("changes", [{}, {"trades": 2.0}])
+def test_the_inner_attack_moves_no_running_means(changes):
+    """One full-batch step: the means are moved by the step's own passes alone."""
+    net, data = Normed(), points(signed=False)
+    trained(net, batch=None, epochs=1, **changes)
+    assert int(net.norm.num_batches_tracked) == (2 if changes else 1)
+    own = Normed()
+    own.eval()
+    slope = loss_slope(train.Loss("cross-entropy"), data.y)
+    moved = Inner("linf", 0.3, steps=3).perturbed(own, data.x, slope, generator=generator())
+    if not changes:
+        torch.testing.assert_close(net.norm.running_mean, 0.1 * moved.mean(0))
+
+
+def test_each_part_of_a_network_keeps_its_own_mode():
+    net = Dropped()
+    before = {name: part.training for name, part in net.named_modules()}
+    seen = []
+    record = train.Record(at=[1], watch={"mode": lambda net: seen.append(net.training) or 0.0})
+    trained(net, record=record)
+    assert seen == [False] * 3
+    assert {name: part.training for name, part in net.named_modules()} == before
+    assert torch.equal(net.norm.running_mean, torch.zeros(DIM, dtype=torch.float64))
 
 
 def test_buffers_are_part_of_the_state(tmp_path, monkeypatch):
@@ -186,6 +238,8 @@ def test_weights_that_are_not_finite_are_a_divergence_too():
         ({"radius": -1.0}, "radius must"),
         ({"patience": 2}, "patience must come with a validation set"),
         ({"patience": 0, "validation": points(4)}, "patience must"),
+        ({"validation": "a"}, "validation must be a Dataset or None, got str"),
+        ({"training": "no"}, "training must be True or False, got str"),
     ],
 )
 def test_a_bad_watch_is_named(settings, message):

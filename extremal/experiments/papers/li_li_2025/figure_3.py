@@ -117,7 +117,8 @@ experiment = Experiment(
         "known attack knows the non-robust features and no network, and stays in the ball; "
         "replacing takes all of the own feature away, which is farther than the ball allows. The "
         "attack trained with says 1 all through phase I: its steps are plain gradients, which are "
-        "small while the network is, and it is no evidence of robustness. At radius 0.6 all "
-        "attacks leave 0.83 to 0.88 in the end: see `transition`."
+        "small while the network is, and it is no evidence of robustness. At radius 0.6, with "
+        "which our prototypes showed both phases, all attacks leave less in the end: `transition` "
+        "has a row of it."
     ),
 )
