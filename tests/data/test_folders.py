@@ -127,9 +127,7 @@ def test_classes_of_a_split_are_matched_by_name(tmp_path):
     assert (learn.y.tolist(), test.y.tolist()) == ([0, 1, 2], [0, 2])
     assert torch.equal(test.x, learn.x[[0, 2]])
     (tmp_path / "train" / "c").rename(tmp_path / "c")
-    with pytest.raises(
-        ValueError, match=r"have each class of test in train, got \['c'\]"
-    ):
+    with pytest.raises(ValueError, match=r"have each class of test in train, got \['c'\]"):
         load_split(tmp_path, size=2)
     with pytest.raises(ValueError, match="path must hold the folders train and test"):
         load_split(tmp_path / "test")
