@@ -11,7 +11,12 @@ from extremal import data, measure, models
 from extremal.experiments import get
 from extremal.experiments.studies import overfitting, smallest_width
 from extremal.experiments.studies import separation as study
-from extremal.experiments.studies.memorisation import memorisation, steepest
+from extremal.experiments.studies.memorisation import (
+    cornered,
+    interval_margins,
+    memorisation,
+    steepest,
+)
 from extremal.experiments.studies.separation import separation
 
 
@@ -25,13 +30,35 @@ def first(name, scale="smoke", **given):
 
 def test_memorisation_meets_all_claims():
     numbers = memorisation(first("memorisation"), generator()).numbers
-    for name in ("robust_error", "unproven", "enumerated_error", "ratio_error", "ratio_unproven"):
+    errors = ("robust_error", "enumerated_error", "corner_error", "ratio_error")
+    for name in (*errors, "unproven", "plain_unproven", "ratio_unproven", "formula_gap"):
         assert numbers[name] == 0.0
-    assert numbers["formula_gap"] == 0.0
-    assert numbers["per_upper"] <= 7.0
+    assert numbers["counted"] == numbers["parameters"] == 14 * 6
     assert 0.999 <= numbers["ratio_slope"] <= 1.0 + 1e-9
-    assert numbers["beyond"] > 0.0
+    assert numbers["beyond"] == numbers["corners_beyond"] == 1.0
     assert numbers["lower"] == pytest.approx(math.sqrt(numbers["upper"]))
+
+
+def test_a_large_memoriser_is_not_written_out():
+    params = first("memorisation", count=61, dim=11, attacked_points=2)
+    numbers = memorisation(params, generator()).numbers
+    for name in ("counted", "formula_gap", "plain_unproven", "corner_error", "enumerated_error"):
+        assert numbers[name] is None
+    assert numbers["beyond"] == 1.0
+
+
+def test_intervals_prove_up_to_the_radius_and_no_farther_than_corners_hold():
+    found = data.separated_points(12, 3, separation=0.1, generator=generator())
+    net = models.Memoriser(found, 0.02)
+    plain = net.explicit()
+    at = [interval_margins(plain, found, factor * net.radius) for factor in (0.0, 1.0, 3.0)]
+    torch.testing.assert_close(at[0], (found.y * plain(found.x)).detach())
+    assert float(at[1].min()) == pytest.approx(1.0)
+    assert cornered(net, found, net.radius) == 0.0
+    assert cornered(net, found, 1.001 * (net.radius + net.gap / 3)) == 1.0
+    sides = (2.0 * torch.rand(200, 3, generator=generator()) - 1.0) * 3.0 * net.radius
+    for x, y, low in zip(found.x, found.y, at[2], strict=True):
+        assert bool((y * plain(x + sides).detach() >= low).all())
 
 
 def test_the_largest_slope_is_found_between_the_closest_points():
