@@ -5,12 +5,12 @@ import math
 import pytest
 import torch
 from PIL import Image
-from scipy import stats
 
 from extremal import data, measure, models
 from extremal.experiments import get
 from extremal.experiments.studies import overfitting, smallest_width
 from extremal.experiments.studies import separation as study
+from extremal.experiments.studies.covered import covered
 from extremal.experiments.studies.memorisation import (
     cornered,
     interval_margins,
@@ -123,20 +123,6 @@ def test_separation_reads_a_user_s_folder(tmp_path, monkeypatch):
     assert numbers["test_duplicates"] == 4.0
 
 
-def test_a_fit_is_that_of_scipy():
-    sizes, widths = [2, 3, 4, 5], [2.0, 4.0, 16.0, 16.0]
-    slope, low, high = smallest_width.fitted(sizes, widths)
-    known = stats.linregress(sizes, [math.log2(width) for width in widths])
-    reach = stats.t.ppf(0.975, 2) * known.stderr
-    assert slope == pytest.approx(known.slope)
-    assert (low, high) == (
-        pytest.approx(known.slope - reach, abs=1e-3),
-        pytest.approx(known.slope + reach, abs=1e-3),
-    )
-    with pytest.raises(ValueError, match="sizes must be 3 to 10 sizes"):
-        smallest_width.fitted([1, 2], [1.0, 2.0])
-
-
 @pytest.mark.parametrize(("problem", "cells"), [("lattice", 8), ("manifold", 8), ("ambient", 8)])
 def test_problems_have_the_cells_that_they_say(problem, cells):
     params = first("generalisation", problem=problem)
@@ -152,16 +138,37 @@ def test_a_width_that_is_not_reached_is_told(monkeypatch):
 
     def error(params, learn, test, radius, width, generator):
         tried.append((radius, width))
-        return 0.0 if width >= 4 and radius == 0.0 else 1.0
+        return 0.0 if width >= 4 and (radius == 0.0 or learn.dim == 3) else 1.0
 
     monkeypatch.setattr(smallest_width, "_error", error)
     params = first("generalisation", widths=[1, 4, 16])
     numbers = smallest_width.smallest_width(params, generator()).numbers
     assert numbers["clean_width"] == [4.0] * 3
-    assert numbers["robust_width"] == [32.0] * 3
-    assert numbers["unreached"] == 3.0
-    assert numbers["robust_slope"] == 0.0
+    assert numbers["robust_width"] == [4.0, None, None]
+    assert numbers["censored"] == [0.0, 1.0, 1.0]
+    assert numbers["unreached"] == 2.0
     assert (params["radius"], 16) in tried
+
+
+def test_a_cover_reaches_fresh_points_and_proves_them():
+    params = first("generalisation", cover_batch=300)
+    found = {}
+    for k, dim in ((1, 6), (2, 6), (2, 24)):
+        g = generator()
+        source = data.ManifoldCells("torus", k, dim, generator=g)
+        found[k, dim] = each = covered(params, source, g)
+        assert each.coverage >= 0.95
+        assert each.error <= 1.0 - each.coverage + 0.03
+        assert each.parameters == each.points * (6 * dim + 4)
+    assert found[2, 6].points > 4 * found[1, 6].points
+    assert 0.5 < found[2, 24].points / found[2, 6].points < 2.0
+
+
+def test_a_cover_that_is_never_whole_says_so(monkeypatch):
+    monkeypatch.setattr("extremal.experiments.studies.covered._MOST", 100)
+    params = first("generalisation", cover_batch=50, cover_reach=0.02)
+    source = data.ManifoldCells("torus", 2, 4, generator=generator())
+    assert covered(params, source, generator()).coverage < 0.95
 
 
 def test_early_stopping_looks_at_the_validation_set_alone():
