@@ -93,8 +93,8 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "half_radius": float(found.upper.median()),
             "clean_accuracy": measure.accuracy(reading, binary),
             **_published(params, radii),
-            **_certified(reading, few.take(slice(params["certified_points"])), radii, generator),
-            **_longer(reading, few.take(slice(params["longer_points"])), radii, found, generator),
+            **_certified(reading, few, params["certified_points"], radii, generator),
+            **_longer(reading, few, found, params, generator),
         }
     )
 
@@ -108,31 +108,33 @@ def _attacked(
 def _longer(
     net: nn.Module,
     few: Dataset,
-    radii: list[float],
     found: Robustness,
+    params: Mapping[str, Any],
     generator: torch.Generator,
 ) -> dict[str, Any]:
     """What 100 steps of each attack find on a few points, beside the radii already `found`.
 
     "longer_share" is the sum of the smaller radii, none beyond the last of `radii`, as a share of
-    those found: 1 where the longer attacks gain nothing. Of deep networks: `evaluate` has one
-    number of steps for shallow ones.
+    those found: 1 where the longer attacks gain nothing. Every second radius is looked at. Of deep
+    networks: `evaluate` has one number of steps for shallow ones.
     """
-    if len(few) == 0 or models.is_shallow(net):
+    count, radii = params["longer_points"], [float(radius) for radius in params["radii"]]
+    if count == 0 or models.is_shallow(net):
         return {}
-    known = found.upper[: len(few)].clamp(max=radii[-1])
-    longer = _attacked(net, few, radii, "tight", generator).upper.minimum(known)
+    part = few.take(slice(count))
+    known = found.upper[: len(part)].clamp(max=radii[-1])
+    longer = _attacked(net, part, radii[1::2], "tight", generator).upper.minimum(known)
     shorter = float(known.sum())
     return {"longer_share": float(longer.sum()) / shorter if shorter > 0 else 1.0}
 
 
 def _certified(
-    net: nn.Module, few: Dataset, radii: list[float], generator: torch.Generator
+    net: nn.Module, few: Dataset, count: int, radii: list[float], generator: torch.Generator
 ) -> dict[str, Any]:
-    """What is certified of a shallow network, beside attacks on the same points."""
-    if not models.is_shallow(net):
+    """What is certified of a shallow network on `count` points, beside attacks on the same."""
+    if count == 0 or not models.is_shallow(net):
         return {}
-    found = evaluate(net, few, radii=radii, generator=generator)
+    found = evaluate(net, few.take(slice(count)), radii=radii, generator=generator)
     return certified_numbers(found.lower, found.upper, radii)
 
 

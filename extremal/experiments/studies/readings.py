@@ -84,7 +84,7 @@ def robustness(
             "half_radius": half,
             "over_averaged": half / reach if reach > 0 else float("inf"),
         }
-        | _certified(net, few.take(slice(params["certified_points"])), best, params)
+        | _certified(net, few, best, params)
     )
 
 
@@ -104,8 +104,6 @@ def certified_numbers(lower: Tensor, upper: Tensor, radii: list[float]) -> dict[
 
     "certified_share" is the certified median as a share of the attacked one.
     """
-    if len(lower) == 0:
-        return {}
     proven, found = float(lower.median()), float(upper.median())
     return {
         "certified": [share((upper > 0) & (lower >= radius)) for radius in radii],
@@ -119,8 +117,11 @@ def _certified(
     net: nn.Module, few: Dataset, best: attack.AttackResult, params: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Certificates of the first attacked points, and what attacks leave of these alone."""
-    upper = best.radius[: len(few)]
-    lower = certify.radius(net, few.x, few.y, attacked=best.x_adv[: len(few)])
+    count = params["certified_points"]
+    if count == 0:
+        return {}
+    upper = best.radius[:count]
+    lower = certify.radius(net, few.x[:count], few.y[:count], attacked=best.x_adv[:count])
     check_bracket(lower, upper, f"l2, read by {params['reading']!r}")
     return certified_numbers(lower, upper, [float(radius) for radius in params["radii"]])
 
