@@ -123,7 +123,9 @@ def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str,
         {"at": float(mark.at(settings) if callable(mark.at) else mark.at), "label": mark.label}
         for mark in panel.marks
     ]
-    axes = {"xlabel": panel.xlabel, "ylabel": panel.ylabel, "log": panel.log}
+    axes: dict[str, Any] = {"xlabel": panel.xlabel, "ylabel": panel.ylabel, "log": panel.log}
+    if not panel.joined:
+        axes["joined"] = False
     return {"kind": "line", **axes, "series": series, "marks": marks}
 
 

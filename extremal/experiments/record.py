@@ -90,7 +90,8 @@ class Line:
     Where `y` is a scalar of each trial, `x` is a parameter (distance against spread). Where `y` is
     a list, `x` is a list of the same length in the numbers (accuracy against radius). One curve for
     each value of the parameter `by`, and for each name in `y`, of those trials that have it;
-    `styles` gives the line style of a value of `by`, or of a name.
+    `styles` gives the line style of a value of `by`, or of a name. Where `x` has names, between
+    which nothing lies, points that are not `joined` have bars in place of bands.
     """
 
     title: str
@@ -104,6 +105,7 @@ class Line:
     styles: Mapping[str, Literal["solid", "dashed", "dotted"]] = field(default_factory=dict)
     marks: tuple[Mark, ...] = ()
     log: Literal["", "x", "y", "xy"] = ""
+    joined: bool = True
 
 
 @dataclass(frozen=True)

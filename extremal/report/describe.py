@@ -25,6 +25,8 @@ def describe(panel: Panel) -> str:
 
 
 def _line(panel: Panel) -> str:
+    if not panel.get("joined", True):
+        return _points(panel)
     series = panel["series"]
     text = f"Line chart of {panel['ylabel']} against {panel['xlabel']}, {_count(series, 'curve')}."
     for curve in series[:NAMED]:
@@ -37,6 +39,14 @@ def _line(panel: Panel) -> str:
             text += f" {curve['label']}: {ends}."
     for mark in marks_of(panel):
         text += f" Mark at {number(mark['at'])}: {mark['label']}."
+    return text
+
+
+def _points(panel: Panel) -> str:
+    text = f"Points of {panel['ylabel']} by name, {_count(panel['series'], 'kind')}."
+    for one in panel["series"][:NAMED]:
+        values = zip(one["x"], one["y"], strict=True)
+        text += f" {one['label']}: {', '.join(f'{number(y)} for {x}' for x, y in values)}."
     return text
 
 

@@ -60,11 +60,15 @@ def _figure(panel: Panel, shades: Sequence[str]) -> Figure:
 
 def _line(panel: Panel, shades: Sequence[str]) -> Figure:
     data: list[dict[str, Any]] = []
+    joined = panel.get("joined", True)
     for index, (series, colour) in enumerate(zip(panel["series"], shades, strict=True)):
-        if has_band(series):
+        if joined and has_band(series):
             data += _band(series, colour)
-        data.append(_curve(series, colour, SYMBOLS[index % len(SYMBOLS)]))
+        curve = _curve(series, colour, SYMBOLS[index % len(SYMBOLS)])
+        data.append(curve if joined else curve | _points(series, colour))
     layout = _axes(panel)
+    if not joined:
+        layout["scattermode"] = "group"
     for letter in panel["log"]:
         layout[f"{letter}axis"] |= {"type": "log", **_decades(panel, letter)}
     marks = marks_of(panel)
@@ -98,6 +102,20 @@ def _curve(series: Mapping[str, Any], colour: str, symbol: str) -> dict[str, Any
         "marker": {"symbol": symbol, "size": 6},
         "showlegend": bool(series["label"]),
     }
+
+
+def _points(series: Mapping[str, Any], colour: str) -> dict[str, Any]:
+    """What makes a curve points side by side, with bars from minimum to maximum."""
+    look: dict[str, Any] = {"mode": "markers", "offsetgroup": series["label"]}
+    if series["style"] != "solid":
+        look["marker"] = {"symbol": "circle-open", "size": 8, "color": colour}
+    if not has_band(series):
+        return look
+    lists = (numbers(series[name]) for name in ("low", "y", "high"))
+    rows = list(zip(*lists, strict=True))
+    below, above = ([b - a for a, b, _ in rows], [c - b for _, b, c in rows])
+    ends = {"array": _json(above), "arrayminus": _json(below), "color": colour}
+    return {**look, "error_y": {"type": "data", "symmetric": False, **ends}}
 
 
 def _band(series: Mapping[str, Any], colour: str) -> list[dict[str, Any]]:

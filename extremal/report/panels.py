@@ -16,6 +16,7 @@ from matplotlib.axis import Axis
 from matplotlib.colors import Normalize
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
+from extremal.report.points import draw_points
 from extremal.report.style import (
     CYCLE,
     DASHES,
@@ -42,7 +43,12 @@ MARK_SIZE = 7.5  # points, of a mark's label
 
 
 def draw_line(axes: Axes, panel: Panel, colours: Sequence[str], width: float) -> int:
-    """Draw curves with bands from minimum to maximum, and labelled dashed vertical marks."""
+    """Draw curves with bands from minimum to maximum, and labelled dashed vertical marks.
+
+    Where a panel's points are not joined they are of names, and drawn by `draw_points`.
+    """
+    if not panel.get("joined", True):
+        return draw_points(axes, panel, colours, width)
     if "x" in panel["log"]:
         axes.set_xscale("log", nonpositive="mask")
     if "y" in panel["log"]:

@@ -30,7 +30,12 @@ from extremal.theory.expressive import (
     training_parameters,
 )
 from extremal.theory.onset import growth_rate, onset_time
-from extremal.theory.patches import PatchWindow, patch_window
+from extremal.theory.patches import (
+    PatchAssumptions,
+    PatchWindow,
+    patch_assumptions,
+    patch_window,
+)
 from extremal.theory.phase import (
     AlignmentError,
     SmallNorms,
@@ -60,6 +65,7 @@ __all__ = [
     "AlignmentError",
     "Bound",
     "Order",
+    "PatchAssumptions",
     "PatchWindow",
     "SmallNorms",
     "alignment_error",
@@ -85,6 +91,7 @@ __all__ = [
     "growth_rate",
     "memoriser_parameters",
     "onset_time",
+    "patch_assumptions",
     "patch_window",
     "power_product",
     "projected_field",

@@ -1,10 +1,13 @@
-"""Where adversarial training on patches shows both of its phases (Li & Li 2025)."""
+"""What the theorems on patches assume, and where training shows both phases (Li & Li 2025)."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from extremal.theory._check import integer, number
+from torch import Tensor
+
+from extremal.theory._check import integer, matrix, number, require
 
 _EDGE = 1e-6  # how near to 1 a quotient is taken for 1
 
@@ -56,3 +59,78 @@ def patch_window(
         breakable=2.0 * size / weak,
         learnable=few * left**power / ((few + many) * size**power),
     )
+
+
+@dataclass(frozen=True)
+class PatchAssumptions:
+    """What Li & Li 2025 assume of patch data, for the worst of all points that may be drawn.
+
+    `stronger`: min alpha / max beta over the classes, which alpha >> beta wants large. `denser`:
+    the quotient of sum beta^tau by sum alpha^tau at the tau >= 0 that makes it largest, `best_tau`
+    (infinite where even the largest alpha is below the least beta). It is above 1 for all tau below
+    `tau_limit`: with tau = q it holds where q < `tau_limit`. `windows` has each class's quotients.
+    """
+
+    stronger: float
+    denser: float
+    best_tau: float
+    tau_limit: float
+    windows: tuple[PatchWindow, ...]
+
+    @property
+    def hold(self) -> bool:
+        """Whether all quotients are above 1, for all that may be drawn of each class."""
+        inside = all(window.inside for window in self.windows)
+        return inside and min(self.stronger, self.denser) > 1.0
+
+    def report(self) -> str:
+        """The assumptions in a line each."""
+        least = [min(parts) for parts in zip(*(w.quotients for w in self.windows), strict=True)]
+        names = ("denser at tau = q", "breakable", "learnable")
+        window = ", ".join(f"{name} {value:.3g}" for name, value in zip(names, least, strict=True))
+        return (
+            f"stronger: alpha is at least {self.stronger:.3g} beta\n"
+            f"denser: {self.denser:.3g} at tau = {self.best_tau:g}, above 1 for tau below "
+            f"{self.tau_limit:.3g}\n"
+            f"window, least of {len(self.windows)} classes: {window}"
+        )
+
+
+def patch_assumptions(
+    robust: int, dense: int, alpha: Tensor, beta: Tensor, radius: float, q: float
+) -> PatchAssumptions:
+    """Check the assumptions on data whose coefficients lie in given intervals.
+
+    `alpha` and `beta`, (k, 2), hold the ends of each class's interval, as `Patches` has them; the
+    others are those of `patch_window`. Each quotient is taken where it is least: `stronger` and
+    `learnable` at the least alpha, `denser` at the largest alpha and the least beta, `breakable` at
+    the largest beta.
+    """
+    few, many = integer("robust", robust, minimum=1), integer("dense", dense, minimum=1)
+    strong, weak = _ends("alpha", alpha), _ends("beta", beta)
+    require(len(strong) == len(weak), "beta", f"have {len(strong)} classes, as alpha", len(weak))
+    windows = []
+    for (least, most), (low, high) in zip(strong, weak, strict=True):
+        thin, thick = (
+            patch_window(few, many, *pair, radius, q) for pair in ((most, low), (least, high))
+        )
+        windows.append(PatchWindow(thin.denser, thick.breakable, thick.learnable))
+    # |J_NR| beta^tau / (|J_R| alpha^tau) is a power of tau, of a base below 1 where alpha > beta.
+    base = min(low / most for (_, most), (low, _) in zip(strong, weak, strict=True))
+    count = many / few
+    limit = math.inf if base >= 1.0 else math.log(count) / -math.log(base)
+    return PatchAssumptions(
+        stronger=min(least for least, _ in strong) / max(high for _, high in weak),
+        denser=math.inf if base > 1.0 else count,
+        best_tau=math.inf if base > 1.0 else 0.0,
+        tau_limit=limit if count > 1.0 else 0.0,
+        windows=tuple(windows),
+    )
+
+
+def _ends(name: str, value: Tensor) -> list[tuple[float, float]]:
+    """The ends of each class's interval."""
+    ends = [(float(low), float(high)) for low, high in matrix(name, value, columns=2)]
+    good = all(0.0 < low <= high for low, high in ends)
+    require(good, name, "have 0 < low <= high in each row", ends)
+    return ends

@@ -122,6 +122,69 @@ def test_a_quotient_of_one_is_the_edge_and_not_inside():
     assert theory.patch_window(1, 24, 6.0, 1.0, 1.0, 2.0).quotients == (24 / 36, 2.0, 1.0)
 
 
+def assumed(source, radius=0.6, q=2.0):
+    return theory.patch_assumptions(
+        source.robust, source.dense, source.alpha, source.beta, radius, q
+    )
+
+
+def test_assumptions_are_of_the_worst_that_may_be_drawn():
+    source = patches(alpha=[(3.0, 4.0), (2.0, 5.0), (3.0, 3.0)], beta=(0.5, 1.0))
+    found = assumed(source)
+    assert found.stronger == pytest.approx(2.0 / 1.0)
+    assert (found.denser, found.best_tau) == (2.5, 0.0)
+    assert found.tau_limit == pytest.approx(math.log(2.5) / math.log(5.0 / 0.5))
+    second = found.windows[1]
+    assert second.denser == pytest.approx(5 * 0.5**2 / (2 * 5.0**2))
+    assert second.breakable == pytest.approx(1.2)
+    assert second.learnable == pytest.approx(2 * 1.4**2 / (7 * 0.36))
+    assert not found.hold
+
+
+def test_no_point_that_is_drawn_is_worse_than_assumed():
+    source = patches(alpha=[(3.0, 4.0), (2.0, 5.0), (3.0, 3.0)], beta=(0.5, 1.0))
+    data, found = source.sample_each(20, generator=generator(), dtype=double), assumed(source, 0.4)
+    parts = data.x.unflatten(1, (7, 8)).amax(2)  # the coefficients, since there is no noise
+    strong, weak = parts[:, :2], parts[:, 2:]
+    assert float(strong.min() / weak.max()) >= found.stronger
+    for tau in (0.0, 0.5, 2.0):
+        quotient = (weak**tau).sum(1) / (strong**tau).sum(1)
+        assert (tau < found.tau_limit) <= bool((quotient > 1).all())
+        assert float(quotient.max()) <= found.denser + 1e-9
+    for y, window in enumerate(found.windows):
+        own = data.y == y
+        square = weak[own].square().sum(1) / strong[own].square().sum(1)
+        assert float(square.min()) >= window.denser
+        assert 0.8 / float(weak[own].max()) >= window.breakable
+
+
+def test_assumptions_at_their_limits():
+    """One strength each: the window is that of the means; weak robust features are never denser."""
+    single = patches(alpha=(4.0, 4.0), beta=(1.0, 1.0))
+    window = theory.patch_window(2, 5, 4.0, 1.0, 0.6, 2.0)
+    assert assumed(single).windows == (window,) * 3
+    turned = assumed(patches(alpha=(1.0, 2.0), beta=(3.0, 4.0)))
+    assert turned.stronger == 0.25
+    assert turned.best_tau == turned.tau_limit == math.inf
+    sparse = Patches(3, 8, 5, 5, alpha=(4.0, 4.0), beta=(1.0, 1.0), noise=0.0)
+    assert assumed(sparse).tau_limit == 0.0
+    held = Patches(3, 8, 1, 25, alpha=(4.0, 4.0), beta=(1.0, 1.0), noise=0.0)
+    assert assumed(held).hold
+    assert "above 1 for tau below 2.32" in assumed(held).report()
+
+
+def test_the_setting_of_figure_3_is_at_the_edge_for_its_strongest_weak_patches():
+    """What docs/adversarial-training.md says of it."""
+    source = Patches(3, 10, 1, 25, alpha=(3.6, 4.4), beta=(0.9, 1.1), noise=0.05)
+    found = assumed(source, 0.55)
+    lines = found.report().splitlines()
+    assert lines[0] == "stronger: alpha is at least 3.27 beta"
+    assert lines[1] == "denser: 25 at tau = 0, above 1 for tau below 2.03"
+    assert lines[2].endswith(": denser at tau = q 1.05, breakable 1, learnable 1.18")
+    assert all(window.edge for window in found.windows)
+    assert min(min(window.quotients) for window in assumed(source, 0.6).windows) < 1.0
+
+
 def moved(**changes):
     data = patches().sample_each(2, generator=generator())
     settings = {"data": data, "radius": 0.1} | changes
@@ -164,6 +227,15 @@ def moved(**changes):
         ),
         (lambda: theory.patch_window(0, 1, 1.0, 1.0, 1.0, 2.0), "robust"),
         (lambda: theory.patch_window(1, 1, 1.0, 1.0, 0.0, 2.0), "radius"),
+        (lambda: theory.patch_assumptions(1, 1, torch.ones(3), torch.ones(1, 2), 1, 2), "alpha"),
+        (
+            lambda: theory.patch_assumptions(1, 1, torch.ones(2, 2), torch.ones(3, 2), 1, 2),
+            "beta must have 2 classes",
+        ),
+        (
+            lambda: theory.patch_assumptions(1, 1, -torch.ones(2, 2), torch.ones(2, 2), 1, 2),
+            "alpha must have 0 < low <= high",
+        ),
     ],
 )
 def test_bad_input_is_named(call, message):

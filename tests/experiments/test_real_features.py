@@ -69,3 +69,21 @@ def test_images_are_means_of_squares_with_labels_in_the_order_of_the_classes():
 def test_an_unknown_problem_is_refused():
     with pytest.raises(ValueError, match="problem must be one of"):
         study.real_features(BASE | {"problem": "svhn"}, torch.Generator())
+
+
+def test_an_attack_that_never_succeeds_agrees_with_no_row():
+    """Every order is strict, and no published share lies within its tolerance of zero."""
+    for claim in get("li-li-2025/table-2").claims:
+        if claim.rule == "near":
+            assert claim.tolerance < claim.published
+        else:
+            assert claim.rule in {"over", "reported"}
+
+
+def test_numbers_of_the_findings_are_in_rows(outcome):
+    for name, wanted in (
+        ("table-2", {"standard clean", "standard attacked", "adversarial clean"}),
+        ("features", {"robust_features likeness", "non_robust_features likeness"}),
+    ):
+        reported = {c.value for c in get(f"li-li-2025/{name}").claims if c.rule == "reported"}
+        assert wanted <= reported <= set(outcome.numbers)

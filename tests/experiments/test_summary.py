@@ -490,6 +490,11 @@ def test_bad_summaries_are_refused(tmp_path: Path) -> None:
             load_summary(path)
 
 
+def test_points_of_names_are_told_from_curves(tmp_path: Path) -> None:
+    assert "joined" not in _panel(tmp_path, Line("t", "radii", ("curve",), "", ""))
+    assert _panel(tmp_path, Line("t", "radii", ("curve",), "", "", joined=False))["joined"] is False
+
+
 def test_a_share_has_the_interval_of_wilson(tmp_path: Path) -> None:
     """6 of 8: its ends are where the normal test of a probability just rejects the share."""
     row = _row(tmp_path, Claim("q", "hit", 1.0, 0.3, "s", interval="share"))

@@ -34,6 +34,18 @@ def line_panel() -> dict[str, Any]:
     }
 
 
+def named_panel() -> dict[str, Any]:
+    """Two series over four names, one of them long: points that are not joined."""
+    names = ["ReLU", "p = 3", "ReLU, adversarial", "p = 3, adversarial"]
+    series = [
+        {"label": label, "x": names, "y": [0.1, 0.4, None, 0.6], "style": style, "n": 3}
+        | {"low": [0.0, 0.3, None, 0.5], "high": [0.2, 0.6, None, 0.8]}
+        for label, style in (("MNIST", "solid"), ("digits", "dotted"))
+    ]
+    axes = {"xlabel": "", "ylabel": "accuracy", "log": "", "joined": False}
+    return {"kind": "line", "title": "By network", **axes, "series": series, "marks": []}
+
+
 def distance_panel() -> dict[str, Any]:
     """Distances against the spread on a logarithmic scale, one value missing."""
     spread = np.linspace(0.01, 0.3, 15)

@@ -9,6 +9,7 @@ from tests.report.examples import (
     distance_panel,
     heat_panel,
     line_panel,
+    named_panel,
     pictures_panel,
     space_panel,
 )
@@ -23,6 +24,14 @@ def test_lines_say_ends_and_marks() -> None:
 
 def test_lines_end_where_the_last_value_is() -> None:
     assert "at 0.2793." in describe(distance_panel())  # the last value, at 0.3, is null
+
+
+def test_points_say_each_value() -> None:
+    text = describe(named_panel())
+    assert text.startswith(
+        "Points of accuracy by name, 2 kinds. MNIST: 0.1 for ReLU, 0.4 for p = 3"
+    )
+    assert "– for ReLU, adversarial, 0.6 for p = 3, adversarial." in text
 
 
 def test_bars_say_how_many_and_their_range() -> None:

@@ -20,6 +20,7 @@ from tests.report.examples import (
     heat_panel,
     line_panel,
     make_summary,
+    named_panel,
     pictures_panel,
     plane_panel,
     space_panel,
@@ -110,6 +111,40 @@ def test_names_as_x_are_drawn_in_order() -> None:
     panel["series"] = [{**panel["series"][0], "x": ["gd", "adam"], "y": [1, 2], "n": 1}]
     axes = drawn(panel).axes[0]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["gd", "adam"]
+
+
+def test_points_that_are_not_joined_have_bars_and_stand_side_by_side() -> None:
+    panel = named_panel()
+    axes = drawn(panel).axes[0]
+    first, second = axes.lines
+    assert [line.get_linestyle() for line in axes.lines] == ["None", "None"]
+    np.testing.assert_allclose(second.get_xdata() - first.get_xdata(), 0.16)
+    np.testing.assert_allclose((second.get_xdata() + first.get_xdata()) / 2, range(4))
+    np.testing.assert_array_equal(first.get_ydata(), [0.1, 0.4, np.nan, 0.6])
+    assert first.get_markerfacecolor() != second.get_markerfacecolor() == "white"
+    for line, bars in zip(axes.lines, axes.collections, strict=True):
+        ends = np.array([path.vertices for path in bars.get_paths()])
+        np.testing.assert_allclose(ends[:2, :, 1], [[0.0, 0.2], [0.3, 0.6]])
+        np.testing.assert_allclose(ends[[0, 1, 3], 0, 0], line.get_xdata()[[0, 1, 3]])
+    for series in panel["series"]:
+        series["n"] = 1
+    assert not drawn(panel).axes[0].collections
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3])
+@pytest.mark.parametrize("long", ["p = 3, adversarial", "unbreakablyadversarialnetwork"])
+def test_names_below_the_axes_do_not_touch(columns: int, long: str) -> None:
+    panel = named_panel()
+    names = ["ReLU", "ReLU, adversarial", long, "plane→car"]
+    panel["series"] = [series | {"x": names} for series in panel["series"]]
+    figure = drawn(*[panel] * columns, columns=columns)
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_xticklabels()
+    assert [" ".join(label.get_text().split()) for label in labels] == names
+    if not any(label.get_rotation() for label in labels):
+        boxes = [label.get_window_extent() for label in labels]
+        assert not any(one.overlaps(other) for one, other in itertools.pairwise(boxes))
+        assert long != "unbreakablyadversarialnetwork"
 
 
 def test_marks_are_dashed_lines_with_labels_above_the_frame() -> None:

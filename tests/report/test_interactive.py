@@ -16,6 +16,7 @@ from tests.report.examples import (
     distance_panel,
     heat_panel,
     line_panel,
+    named_panel,
     pictures_panel,
     plane_panel,
     space_panel,
@@ -44,6 +45,22 @@ def test_curves_and_bands_are_the_series() -> None:
         assert high["fill"] == "tonexty"
         assert curve["name"] == series["label"]
         assert curve["line"]["color"] == CYCLE[index]
+
+
+def test_points_that_are_not_joined_have_bars_in_place_of_bands() -> None:
+    panel = named_panel()
+    figure = made(panel)[0]
+    go.Figure(figure)
+    assert json.loads(json.dumps(figure, allow_nan=False)) == figure
+    first, second = figure["data"]
+    assert first["mode"] == second["mode"] == "markers"
+    assert first["offsetgroup"] != second["offsetgroup"]
+    assert figure["layout"]["scattermode"] == "group"
+    assert second["marker"]["symbol"] == "circle-open"
+    assert first["error_y"]["array"] == pytest.approx([0.1, 0.2, None, 0.2])
+    assert first["error_y"]["arrayminus"] == pytest.approx([0.1, 0.1, None, 0.1])
+    alone = panel | {"series": [series | {"n": 1} for series in panel["series"]]}
+    assert all("error_y" not in trace for trace in made(alone)[0]["data"])
 
 
 def test_marks_are_shapes_with_labels_in_rows_of_their_own() -> None:

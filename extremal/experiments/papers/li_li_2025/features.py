@@ -4,6 +4,7 @@ from extremal.experiments import Claim, Experiment, Line, Pictures
 from extremal.experiments.papers.li_li_2025.table_2 import IMAGES, NOTES, QUICK, SMOKE, STUDY
 
 _OURS = "ours: without it a picture shows the search and not the features; the limit is ours"
+_OWN = "ours: how much of an image is in the picture of its features"
 _ILYAS = "the talk's pictures, after Ilyas et al. 2019: robust features look like the image"
 _LABELS = {
     "robust_features gaps": "robust features",
@@ -43,6 +44,17 @@ experiment = Experiment(
         *(
             Claim(
                 f"{text}: share that converged", f"{name} converged", 0.8, 0.0, _OURS, rule="above"
+            )
+            for name, text in (("robust_features", "robust"), ("non_robust_features", "non-robust"))
+        ),
+        *(
+            Claim(
+                f"cosine with the image, {text}",
+                f"{name} likeness",
+                None,
+                0.0,
+                _OWN,
+                rule="reported",
             )
             for name, text in (("robust_features", "robust"), ("non_robust_features", "non-robust"))
         ),

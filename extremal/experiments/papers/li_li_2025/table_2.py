@@ -83,7 +83,8 @@ _TABLE = {  # in per cent, Table 2 of the talk
 }
 _PAIRS = [f"{start}→{end}" for start, end in IMAGES["pairs"].value]
 _ORDER = "Table 2 of the talk: NRF over RF on the standard network, RF over NRF on the other"
-_NUMBERS = "Table 2 of the talk, of other networks at full size; the tolerance is ours"
+_NUMBERS = "Table 2 of the talk, of other networks at full size; the tolerance, half of it, is ours"
+_OURS = "ours: the networks under study, on test images"
 
 
 def _bars(kind: str) -> Line:
@@ -99,6 +100,7 @@ def _bars(kind: str) -> Line:
             f"{kind} own": "led by its own features",
         },
         styles={f"{kind} own": "dotted"},
+        joined=False,
     )
 
 
@@ -114,8 +116,13 @@ experiment = Experiment(
     columns=2,
     panels=(_bars("standard"), _bars("adversarial")),
     claims=(
+        *(
+            Claim(f"{kind} network: {text}", f"{kind} {value}", None, 0.0, _OURS, rule="reported")
+            for kind in ("standard", "adversarial")
+            for text, value in (("accuracy", "clean"), ("left by all attacks", "attacked"))
+        ),
         Claim(
-            "standard: NRF minus RF, mean of pairs", "standard gain", 0.0, 0.0, _ORDER, rule="above"
+            "standard: NRF minus RF, mean of pairs", "standard gain", 0.0, 0.0, _ORDER, rule="over"
         ),
         Claim(
             "adversarial: RF minus NRF, mean of pairs",
@@ -123,7 +130,7 @@ experiment = Experiment(
             0.0,
             0.0,
             _ORDER,
-            rule="above",
+            rule="over",
         ),
         *(
             Claim(
@@ -132,7 +139,7 @@ experiment = Experiment(
                 0.0,
                 0.0,
                 _ORDER,
-                rule="above",
+                rule="over",
                 scales=("paper",),
             )
             for kind, what in (("standard", "NRF minus RF"), ("adversarial", "RF minus NRF"))
@@ -143,7 +150,7 @@ experiment = Experiment(
                 f"{row}-PGD, {pair}",
                 f"{row} {pair}",
                 value / 100,
-                0.1,
+                value / 200,
                 _NUMBERS,
                 scales=("paper",),
             )
@@ -153,8 +160,9 @@ experiment = Experiment(
     ),
     notes=(
         "Success is the share, of test images that the network has right, that it takes for the "
-        "target class after the attack. RF-PGD and NRF-PGD minimise ||G(X') - G(Z)|| within the "
-        "l-inf ball around X, Z a random training image of the target class, G the representation "
-        f"of a network that is not the one attacked: the choice is ours. {NOTES}"
+        "target class after the attack. An order must hold in every seed, and a tie is none. "
+        "RF-PGD and NRF-PGD minimise ||G(X') - G(Z)|| within the l-inf ball around X, Z a random "
+        "training image of the target class, G the representation of a network that is not the "
+        f"one attacked: the choice is ours. {NOTES}"
     ),
 )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from extremal.experiments import Claim, Experiment, Line, Setting
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 
 _NETS: list[dict[str, Any]] = [
     {"label": "ReLU", "p": 1.0, "training": "plain"},
@@ -17,20 +17,37 @@ _OURS = "ours: does a better activation replace adversarial training, and at wha
 
 def _panel(title: str, y: str, ylabel: str) -> Line:
     names = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST", "digits": "digits"}
-    return Line(title, "label", (y,), "", ylabel, by="dataset", labels=names)
+    return Line(title, "label", (y,), "", ylabel, by="dataset", labels=names, joined=False)
 
 
-def _above(dataset: str, value: str, what: str, more: str, less: str, source: str) -> Claim:
+def _over(dataset: str, value: str, what: str, more: str, less: str, source: str) -> Claim:
     return Claim(
-        f"{dataset}: {what}, {more} above {less}",
+        f"{dataset}: {what}, {more} over {less}",
         value,
         {"dataset": dataset, "label": less},
-        0.0,
+        0.01 if value == "attacked" else 0.0,
         source,
         {"dataset": dataset, "label": more},
-        rule="above",
-        scales=("quick",) if dataset == "digits" else ("paper",),
+        rule="over",
+        scales=_scales(dataset),
     )
+
+
+def _each_second(dataset: str, label: str) -> Claim:
+    return Claim(
+        f"{dataset}: robust for each second, {label}",
+        "per_second",
+        None,
+        0.0,
+        "ours: of the machine that ran it",
+        {"dataset": dataset, "label": label},
+        rule="reported",
+        scales=_scales(dataset),
+    )
+
+
+def _scales(dataset: str) -> tuple[Scale, ...]:
+    return ("quick",) if dataset == "digits" else ("paper",)
 
 
 experiment = Experiment(
@@ -85,23 +102,26 @@ experiment = Experiment(
         _panel("Under the strongest attack", "attacked", "robust accuracy"),
         _panel("Certified, first points", "certified", "robust accuracy"),
         _panel("Cost of the training", "seconds", "seconds of the processor"),
+        _panel("For each second of training", "per_second", "robust accuracy / s"),
+        _panel("For each pass over the images", "per_pass", "robust accuracy / pass"),
     ),
     claims=tuple(
         claim
         for dataset in ("digits", *_IMAGES)
         for claim in (
-            _above(dataset, "attacked", "robust", "p = 3", "ReLU", _PUBLISHED),
-            _above(dataset, "attacked", "robust", "ReLU, adversarial", "p = 3", _OURS),
-            _above(dataset, "attacked", "robust", "p = 3, adversarial", "ReLU, adversarial", _OURS),
-            _above(
-                dataset, "per_pass", "robust for each pass", "p = 3", "ReLU, adversarial", _OURS
-            ),
+            _over(dataset, "attacked", "robust", "p = 3", "ReLU", _PUBLISHED),
+            _over(dataset, "attacked", "robust", "ReLU, adversarial", "p = 3", _OURS),
+            _over(dataset, "attacked", "robust", "p = 3, adversarial", "ReLU, adversarial", _OURS),
+            _over(dataset, "per_pass", "robust for each pass", "p = 3", "ReLU, adversarial", _OURS),
+            *(_each_second(dataset, net["label"]) for net in _NETS),
         )
     ),
     notes=(
-        "Robust accuracy is at l-inf 0.1. Seconds are of the machine that ran it and part of no "
-        "row; a pass is a gradient that each training image was part of, of which adversarial "
-        "training takes one more than its attack has steps. Certificates in l-inf are linear "
-        "bounds: a small one is a weak proof, not a weak network. At quick scale: digits."
+        "Robust accuracy is at l-inf 0.1. A network is over another where it is so in every seed, "
+        "by more than 0.01 in robust accuracy, which is one image or two. Seconds are of the "
+        "machine that ran it, and no row of them is judged; a pass is a gradient that each "
+        "training image was part of, of which adversarial training takes one more than its attack "
+        "has steps. Certificates in l-inf are linear bounds: a small one is a weak proof, not a "
+        "weak network. At quick scale: digits."
     ),
 )
