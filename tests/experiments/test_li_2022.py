@@ -138,7 +138,7 @@ def test_a_width_that_is_not_reached_is_told(monkeypatch):
 
     def error(params, learn, test, radius, width, generator):
         tried.append((radius, width))
-        return 0.0 if width >= 4 and (radius == 0.0 or learn.dim == 3) else 1.0
+        return 0.0 if width >= 4 and (radius == 0.0 or learn.dim == 2) else 1.0
 
     monkeypatch.setattr(smallest_width, "_error", error)
     params = first("generalisation", widths=[1, 4, 16])

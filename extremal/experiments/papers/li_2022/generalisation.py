@@ -29,7 +29,7 @@ def _cases(sizes: int) -> list[Any]:
     fewer = max(3, sizes - 1)
     ambient = [6, 12, 24, 48][:fewer]
     return [
-        _case("lattice", list(range(2, 2 + sizes)), [], 0.1, 4.0),
+        _case("lattice", list(range(1, 1 + sizes)), [], 0.1, 4.0),
         _case("manifold", list(range(2, 2 + sizes)), [1, 2, 3, 4][:fewer], 0.3, 1.0),
         _case("ambient", ambient, ambient, 0.3, 1.0),
     ]
