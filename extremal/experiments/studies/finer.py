@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
-from extremal.evaluate import Robustness, evaluate
+from extremal.evaluate import Robustness, check_bracket, evaluate
 from extremal.experiments.studies.averaging import averaging
 from extremal.experiments.studies.depth import SHAPES
 from extremal.experiments.studies.readings import certified_numbers, read
@@ -63,8 +63,9 @@ def _published(
 def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Adam on images, l2 in pixels of [0, 1] without a box, as published.
 
-    With fine labels the network has ten outputs and is read by the group of its argmax. Attacks and
-    certificates are those of `evaluate` on the reading; only shallow networks have the latter.
+    With fine labels the network has ten outputs and is read by the group of its argmax, or by sums.
+    Attacks and certificates are those of `evaluate` on the reading; only shallow networks have the
+    latter. All attacks are tried at each `attacked_every`-th radius; points break anywhere.
     """
     signs = torch.where(SIDES[params["sides"]], 1, -1)
     learn, test = _data(params, generator)
@@ -83,7 +84,8 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     reading = read(net, params["reading"], signs)
     radii = [float(radius) for radius in params["radii"]]
     few = binary.take(slice(params["attacked_points"]))
-    found = _attacked(reading, few, radii, params["effort"], generator)
+    tried = radii[:: params["attacked_every"]]
+    found = _attacked(reading, few, tried, params["effort"], generator)
     attacked = found.curve(radii).attacked.tolist()
     return Outcome(
         {
@@ -93,7 +95,7 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "half_radius": float(found.upper.median()),
             "clean_accuracy": measure.accuracy(reading, binary),
             **_published(params, radii),
-            **_certified(reading, few, params["certified_points"], radii, generator),
+            **_certified(reading, few, found, params, generator),
             **_longer(reading, few, found, params, generator),
         }
     )
@@ -115,7 +117,7 @@ def _longer(
     """What 100 steps of each attack find on a few points, beside the radii already `found`.
 
     "longer_share" is the sum of the smaller radii, none beyond the last of `radii`, as a share of
-    those found: 1 where the longer attacks gain nothing. Every second radius is looked at. Of deep
+    those found: 1 where the longer attacks gain nothing. Every third radius is looked at. Of deep
     networks: `evaluate` has one number of steps for shallow ones.
     """
     count, radii = params["longer_points"], [float(radius) for radius in params["radii"]]
@@ -123,19 +125,26 @@ def _longer(
         return {}
     part = few.take(slice(count))
     known = found.upper[: len(part)].clamp(max=radii[-1])
-    longer = _attacked(net, part, radii[1::2], "tight", generator).upper.minimum(known)
+    longer = _attacked(net, part, radii[1::3], "tight", generator).upper.minimum(known)
     shorter = float(known.sum())
     return {"longer_share": float(longer.sum()) / shorter if shorter > 0 else 1.0}
 
 
 def _certified(
-    net: nn.Module, few: Dataset, count: int, radii: list[float], generator: torch.Generator
+    net: nn.Module,
+    few: Dataset,
+    found: Robustness,
+    params: Mapping[str, Any],
+    generator: torch.Generator,
 ) -> dict[str, Any]:
-    """What is certified of a shallow network on `count` points, beside attacks on the same."""
+    """What is certified of a shallow network on the first points, beside attacks on the same."""
+    count = params["certified_points"]
     if count == 0 or not models.is_shallow(net):
         return {}
-    found = evaluate(net, few.take(slice(count)), radii=radii, generator=generator)
-    return certified_numbers(found.lower, found.upper, radii)
+    proof = evaluate(net, few.take(slice(count)), generator=generator)
+    upper = proof.upper.minimum(found.upper[: len(proof.upper)])
+    check_bracket(proof.lower, upper, f"l2, read by {params['reading']!r}")
+    return certified_numbers(proof.lower, upper, [float(radius) for radius in params["radii"]])
 
 
 def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:
