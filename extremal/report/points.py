@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 from matplotlib.axes import Axes
 
@@ -50,7 +51,8 @@ def _name(axes: Axes, names: Sequence[str], width: float) -> None:
     """Write the names below the axes, broken into lines that do not touch, or else slanted."""
     letters = max(1, int(width * 72 / max(len(names), 1) / (_EM * 8.0)) - 1)
     lines = [textwrap.wrap(name, letters, break_long_words=False) or [""] for name in names]
-    shown, slant = ["\n".join(parts) for parts in lines], {}
+    shown = ["\n".join(parts) for parts in lines]
+    slant: dict[str, Any] = {}
     if max((len(part) for parts in lines for part in parts), default=0) > letters:
         shown, slant = list(names), {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     axes.grid(False, axis="x")
