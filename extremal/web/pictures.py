@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from extremal.data.table import TABLE
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
 from extremal.web.pool import Deadline
-from extremal.web.setup import read_query, whole
+from extremal.web.setup import finite, read_query, whole
 
 DATA = ("mnist", "fashion-mnist")
 POWERS = (1, 2, 3, 4)
@@ -72,26 +72,17 @@ class Shot:
         object.__setattr__(self, "index", whole("index", self.index, 0, COUNT - 1))
         _check.choice("norm", self.norm, NORMS)
         most = LARGEST[self.norm]
-        radius = _check.number("radius", _float(self.radius), minimum=0.0, maximum=most)
+        radius = _check.number("radius", finite("radius", self.radius), minimum=0.0, maximum=most)
         object.__setattr__(self, "radius", radius)
 
 
-def _float(value: object) -> object:
-    """Text as a number, where it is one; links hold text."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+_NAMES = tuple(field.name for field in fields(Shot))
 
 
 def read_shot(values: Mapping[str, Any]) -> Shot:
     """A shot from what a browser sent; a norm without a radius takes the usual one."""
     _check.instance("settings", values, Mapping, "be a mapping")
-    known = {
-        name: values[name]
-        for name in ("data", "index", "norm", "radius")
-        if values.get(name) not in (None, "")
-    }
+    known = {name: values[name] for name in _NAMES if name in values}
     norm = known.get("norm", "l2")
     if "radius" not in known and isinstance(norm, str) and norm in USUAL:
         known["radius"] = USUAL[norm]
@@ -100,7 +91,7 @@ def read_shot(values: Mapping[str, Any]) -> Shot:
 
 def read_shot_link(search: str | None) -> Shot:
     """What a link's query says."""
-    return read_shot(read_query(search, {"data", "index", "norm", "radius"}))
+    return read_shot(read_query(search, set(_NAMES)))
 
 
 @dataclass(frozen=True, eq=False)

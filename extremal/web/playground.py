@@ -12,7 +12,7 @@ from extremal.web import parts
 from extremal.web.charts import draw_curve, draw_plane, draw_time
 from extremal.web.guard import guarded
 from extremal.web.look import Theme, empty, theme
-from extremal.web.pool import Pool
+from extremal.web.pool import Pool, place_of
 from extremal.web.probing import regions
 from extremal.web.recipe import recipe
 from extremal.web.setup import (
@@ -23,9 +23,10 @@ from extremal.web.setup import (
     read_link,
     read_probe,
     read_setup,
+    read_turn,
 )
 from extremal.web.space import EXACT, PROJECTED, draw_space, grid_times, track
-from extremal.web.training import FRAMES, Answer, estimate, train_answer
+from extremal.web.training import FRAMES, Answer, train_answer
 from extremal.web.words import followed, headline, told_regions
 
 SLIDERS = ("positive", "negative", "spread", "init", "width")
@@ -37,37 +38,39 @@ class Playground:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def answers(self, setup: Setup, asker: object) -> list[Answer]:
+    def answers(self, setup: Setup, asker: object, turn: float) -> list[Answer]:
         """The trained networks of a set-up: one, or two to compare."""
         found = []
         for place, one in enumerate(setup.problems()):
             work = functools.partial(train_answer, one)
-            who = _asker(asker, f"answer {place}")
-            found.append(self._pool.ask(one, work, asker=who, size=estimate(one)))
+            who = place_of(asker, f"answer {place}")
+            found.append(self._pool.ask(one, work, asker=who, turn=turn))
         return found
 
     def show(self, values: Any, look: Any, asker: Any) -> tuple[Any, ...]:
         """Everything that follows from the set-up."""
-        chosen, setup = theme(look), read_setup(values)
-        found = self.answers(setup, asker)
+        chosen, setup, turn = theme(look), read_setup(values), read_turn(values)
+        found = self.answers(setup, asker, turn)
         # Drawing costs as much as a small training: it, too, waits for a thread, and is kept.
         drawn: tuple[Any, ...] = self._pool.ask(
             ("drawn", setup, look),
             lambda _: _drawn(setup, found, chosen),
-            asker=_asker(asker, "drawn"),
-            size=600_000 * len(found),
+            asker=place_of(asker, "drawn"),
+            turn=turn,
         )
         return drawn
 
     def probe(self, values: Any, point: Any, look: Any, asker: Any) -> tuple[Any, ...]:
         """The plane of two centres for each network, and what is said of the point."""
-        chosen, setup, probe = theme(look), read_setup(values), read_probe(point)
-        probe.check(setup)
+        chosen, setup = theme(look), read_setup(values)
+        probe = read_probe(point, setup)
         found = []
-        for place, answer in enumerate(self.answers(setup, asker)):
+        turn = max(read_turn(values), read_turn(point))
+        for place, answer in enumerate(self.answers(setup, asker, read_turn(values))):
             work = functools.partial(regions, answer, probe)
-            who = _asker(asker, f"plane {place}")
-            found.append(self._pool.ask((answer.setup, probe), work, asker=who, size=100_000))
+            who = place_of(asker, f"plane {place}")
+            key = (answer.setup, probe)
+            found.append(self._pool.ask(key, work, asker=who, turn=turn))
         powers = [each.p for each in setup.problems()]
         figures = [draw_plane(one, p, chosen) for one, p in zip(found, powers, strict=True)]
         told = [html.P(told_regions(one, p)) for one, p in zip(found, powers, strict=True)]
@@ -113,7 +116,7 @@ def page(search: str | None) -> Any:
             dcc.Store(id="probe"),
             dcc.Store(id="tracks"),
             dcc.Store(id="beside-on", data=setup.beside is not None),
-            dcc.Store(id="usual", data={"setup": asdict(Setup()), "probe": asdict(Probe())}),
+            dcc.Store(id="usual", data={**asdict(Setup()), **asdict(Probe())}),
             dcc.Store(id="grid", data=grid_times()),
             dcc.Interval(id="tick", interval=80, disabled=True),
         ],
@@ -281,11 +284,6 @@ def _last(answer: Answer) -> int:
     return next((k for k, time in enumerate(grid_times()) if time >= end), FRAMES - 1)
 
 
-def _asker(asker: object, place: str) -> tuple[str, str] | None:
-    """Who asks, for which place on the page; nobody where the browser does not say."""
-    return (asker[:64], place) if isinstance(asker, str) else None
-
-
 def add_callbacks(app: Dash, playground: Playground) -> None:
     """Connect the page with its answers."""
     shown = [
@@ -322,7 +320,7 @@ def add_callbacks(app: Dash, playground: Playground) -> None:
         Input("probe", "data"),
         *known,
         prevent_initial_call=True,
-    )(guarded(lambda words: (no_update, no_update, no_update, words))(playground.probe))
+    )(guarded(lambda words: (empty(""), empty(""), "", words))(playground.probe))
     _add_clientside(app)
 
 
@@ -337,13 +335,20 @@ def _add_clientside(app: Dash) -> None:
         "collect",
         Output("setup", "data"),
         *(Output(f"c-{name}-shown", "children") for name in names[:-2]),
+        *(Output(f"c-{name}", part) for part in ("value", "max") for name in ("first", "second")),
         *(Input(f"c-{name}", "value") for name in names),
         Input("beside-on", "data"),
+        Input("theme", "data"),
+        Input("typed", "data"),
+        State("c-first", "value"),
+        State("c-second", "value"),
+        State("setup", "data"),
     )
     add(
         "aim",
         Output("probe", "data"),
         *(Input(f"c-{name}", "value") for name in ("first", "second", "across", "up")),
+        Input("typed", "data"),
     )
     add(
         "link",

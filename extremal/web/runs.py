@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -54,9 +53,7 @@ class Runs:
     def rows(self, words: Any, order: Any, ticks: Any) -> tuple[Any, str]:
         """The table's body: rows that hold all words of the filter, in the order asked for."""
         del ticks
-        found = self._pool.ask(
-            ("runs", int(time.monotonic() / FRESH)), lambda _: listing(self._out), size=200_000
-        )
+        found = self._pool.ask("runs", lambda _: listing(self._out), age=FRESH)
         wanted = str(words or "")[:LONGEST].lower().split()
         kept = [row for row in found if all(word in _text(row) for word in wanted)]
         ordered = sorted(kept, key=_key(order), reverse=_reversed(order))
@@ -65,9 +62,9 @@ class Runs:
 
     def summary(self, name: object, scale: object) -> dict[str, Any]:
         """One run, as far as it has come; made anew after a few seconds."""
-        key = ("run", str(name)[:LONGEST], str(scale)[:LONGEST], int(time.monotonic() / FRESH))
+        key = ("run", str(name)[:LONGEST], str(scale)[:LONGEST])
         made: dict[str, Any] = self._pool.ask(
-            key, lambda _: detail(name, scale, self._out), size=2_000_000
+            key, lambda _: detail(name, scale, self._out), age=FRESH
         )
         return made
 

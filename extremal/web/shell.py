@@ -122,7 +122,8 @@ def _layout() -> Any:
             html.Main(id="page", tabIndex="-1"),
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="theme"),
-            dcc.Store(id="session", storage_type="session"),
+            dcc.Store(id="session"),
+            dcc.Store(id="typed"),
         ]
     )
 

@@ -37,12 +37,6 @@ class Answer:
     follows: measure.Following  # which of `directions` each dominant neuron follows
 
     @property
-    def size(self) -> int:
-        """About as many bytes as it holds."""
-        kept = [*self.run.snapshots.values(), self.points.x, self.attacked, self.certified]
-        return sum(part.numel() * part.element_size() for part in kept) + 100_000
-
-    @property
     def fitted(self) -> bool:
         """Whether the loss reached its goal."""
         return self.run.info["ended_by"] == "loss"
@@ -90,8 +84,3 @@ def train_answer(setup: Setup, deadline: Deadline) -> Answer:
     certified = certify.radius(net, test.x, test.y, effort="fast", progress=deadline.check)
     follows = measure.following(net, directions(mixture)[1])
     return Answer(setup, mixture, points, net, run, found.radius, certified, follows)
-
-
-def estimate(setup: Setup) -> int:
-    """Bytes that an answer may come to: snapshots in float64, and what is drawn."""
-    return FRAMES * setup.width * (setup.dim + 1) * 8 + 200_000

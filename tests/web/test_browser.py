@@ -140,6 +140,61 @@ def test_a_shared_link_says_the_same_and_a_bad_one_says_why(page, address):
     until(page, lambda: "There is no page /nowhere" in text(page, "page"))
 
 
+def typed(driver, ident: str, words: str) -> None:
+    """Put words into a field, in place of those that are there."""
+    driver.find_element(By.ID, ident).send_keys(Keys.CONTROL + "a" + Keys.NULL + words)
+
+
+def test_a_number_beyond_its_bounds_is_said_and_stays_out_of_the_link(page, address):
+    page.get(f"{address}/?width=8&seed=7&second=4")
+    ready(page, "p = 1")
+    link = page.current_url
+    for words in ("99999", "1.5"):
+        typed(page, "c-seed", words)
+        rule = f"seed must be a whole number from 0 to 9999, got {words}"
+        until(page, lambda rule=rule: text(page, "message") == rule)
+        assert page.current_url == link
+    until(page, lambda: "seed must" in text(page, "message-plane"))
+    assert text(page, "told-plane") == ""
+    drawn = "return document.querySelector('#plane-0 .js-plotly-plot').data"
+    assert page.execute_script(drawn) == []
+    typed(page, "c-seed", "8")
+    until(page, lambda: text(page, "message") == text(page, "message-plane") == "")
+    until(page, lambda: "seed=8" in page.current_url)
+
+
+def test_the_centres_of_the_plane_are_among_those_that_there_are(page, address):
+    def centres():
+        fields = [page.find_element(By.ID, f"c-{name}") for name in ("first", "second")]
+        return [tuple(map(field.get_attribute, ("value", "max"))) for field in fields]
+
+    page.get(f"{address}/?width=8")
+    ready(page, "p = 1")
+    assert centres() == [("1", "4"), ("3", "4")]
+    page.find_element(By.ID, "c-positive").send_keys(Keys.ARROW_RIGHT)  # 3 + 2: the usual one moves
+    until(page, lambda: centres() == [("1", "5"), ("4", "5")])
+    until(page, lambda: page.current_url.endswith("/?positive=3&width=8"))
+    typed(page, "c-second", "5")
+    until(page, lambda: "second=5" in page.current_url)
+    page.find_element(By.ID, "c-negative").send_keys(Keys.HOME)  # 3 + 1: there is no fifth
+    until(page, lambda: centres() == [("1", "4"), ("4", "4")])
+    until(page, lambda: "along μ₄" in text(page, "plane-0"))
+    assert text(page, "message-plane") == ""
+
+
+def test_an_image_that_is_not_there_is_said(page, address):
+    page.get(f"{address}/images")
+    until(page, lambda: page.find_element(By.ID, "i-index"))
+    typed(page, "i-index", "777")
+    rule = "index must be a whole number from 0 to 299, got 777"
+    until(page, lambda: text(page, "message-images") == rule)
+    assert "777" not in page.current_url
+    assert "NaN" not in page.current_url
+    typed(page, "i-index", "12")
+    until(page, lambda: "index=12" in page.current_url)
+    until(page, lambda: rule not in text(page, "message-images"))
+
+
 def test_open_a_run(page, address):
     page.get(f"{address}/runs")
     until(page, lambda: "runs" in text(page, "counted"))

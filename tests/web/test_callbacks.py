@@ -52,8 +52,7 @@ class Fixed:
     def __init__(self, answer) -> None:
         self.answer = answer
 
-    def ask(self, key, work, *, asker=None, size=0):
-        del asker, size
+    def ask(self, key, work, **_):
         return self.answer if isinstance(key, Setup) else work(Deadline(300.0))
 
 
@@ -234,6 +233,9 @@ def test_the_usual_radius_depends_on_the_norm():
     for bad in ("?index=300", "?radius=-1", "?radius=7", "?norm=l7", "?data=cifar10"):
         with pytest.raises(ValueError, match="must"):
             read_shot_link(bad)
+    for name in ("data", "index", "norm", "radius"):
+        with pytest.raises(ValueError, match=f"{name} must"):
+            read_shot({name: None})
 
 
 def test_images_that_are_not_here_are_not_fetched(monkeypatch, tmp_path):

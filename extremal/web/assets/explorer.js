@@ -16,8 +16,55 @@ window.dash_clientside = window.dash_clientside || {};
     return context && context.triggered.length ? context.triggered[0].prop_id : "";
   }
 
-  function number(value) {
-    return value === null || value === undefined || value === "" ? null : Number(value);
+  // A page's moves are counted, so that the server knows which of two questions is the later one.
+  let turn = 0;
+  function next() {
+    turn += 1;
+    return turn;
+  }
+
+  // The number in a field. Dash makes nothing of one that the field's bounds don't allow: then its
+  // text, as it stands, so that the server can say what is wrong with it.
+  function number(value, id) {
+    const known = value !== null && value !== undefined && value !== "";
+    if (known && Number.isFinite(Number(value))) { return Number(value); }
+    const field = document.getElementById(id);
+    return field ? field.value : "";
+  }
+
+  // To Dash one bad number is like another, and it tells nobody of the second: this does.
+  document.addEventListener("input", function (event) {
+    const field = event.target;
+    if (field.type !== "number" || field.checkValidity()) { return; }
+    const words = field.id + " " + field.value;
+    window.setTimeout(() => keep.set_props("typed", { data: words }), 200);
+  });
+
+  // Write what was chosen into the address, unless a number in it is none.
+  function address(values, usual) {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(values)) {
+      const numeric = typeof usual[name] !== "string" && value !== null;
+      if (numeric && !(typeof value === "number" && Number.isFinite(value))) { return; }
+      if (value !== null && value !== usual[name]) { query.set(name, value); }
+    }
+    const text = query.toString();
+    const path = window.location.pathname + (text ? "?" + text : "");
+    window.history.replaceState(window.history.state, "", path);
+  }
+
+  // The centres of the plane where there are `count`: a second one that was the usual one is the
+  // usual one again, and both are among those that there are.
+  function centres(first, second, setup, before) {
+    const count = setup.positive + setup.negative;
+    const usual = setup.positive + 1;
+    if (!Number.isFinite(count)) { return [keep.no_update, keep.no_update, keep.no_update]; }
+    const follows = before && second === before.positive + 1;
+    const one = Math.min(first, count);
+    let other = follows ? usual : Math.min(second, count);
+    if (one === other) { other = one === usual ? 1 : usual; }
+    const changed = (next, now) => Number.isFinite(next) && next !== now ? next : keep.no_update;
+    return [changed(one, first), changed(other, second), count];
   }
 
   function plot(id) {
@@ -114,32 +161,30 @@ window.dash_clientside = window.dash_clientside || {};
       return Array.from(random, (part) => part.toString(16)).join("");
     },
 
-    collect: function (p, beside, positive, negative, spread, init, width, seed, loss, on) {
+    collect: function (
+      p, beside, positive, negative, spread, init, width, seed, loss, on, theme, typed,
+      first, second, before
+    ) {
       const setup = {
-        p: number(p), beside: on ? number(beside) : null, positive: number(positive),
-        negative: number(negative), spread: number(spread), init: number(init),
-        width: number(width), seed: number(seed), loss: loss,
+        p: number(p, "c-p"), beside: on ? number(beside, "c-beside") : null,
+        positive: number(positive, "c-positive"), negative: number(negative, "c-negative"),
+        spread: number(spread, "c-spread"), init: number(init, "c-init"),
+        width: number(width, "c-width"), seed: number(seed, "c-seed"), loss: loss, turn: next(),
       };
       const shown = [p, beside, positive, negative, spread, "1e" + init, width];
-      return [setup].concat(shown.map(String));
+      const [one, other, count] = centres(first, second, setup, before);
+      return [setup].concat(shown.map(String), [one, other, count, count]);
     },
 
-    aim: function (first, second, across, up) {
-      return { first: number(first), second: number(second), across: number(across),
-        up: number(up) };
+    aim: function (first, second, across, up, typed) {
+      return { first: number(first, "c-first"), second: number(second, "c-second"),
+        across: number(across, "c-across"), up: number(up, "c-up"), turn: next() };
     },
 
     link: function (setup, probe, usual) {
       if (!setup || !probe) { return keep.no_update; }
-      const query = new URLSearchParams();
-      for (const [values, standard] of [[setup, usual.setup], [probe, usual.probe]]) {
-        for (const [name, value] of Object.entries(values)) {
-          if (value !== null && value !== standard[name]) { query.set(name, value); }
-        }
-      }
-      const text = query.toString();
-      const path = window.location.pathname + (text ? "?" + text : "");
-      window.history.replaceState(window.history.state, "", path);
+      const { turn: _, ...chosen } = { ...setup, ...probe };
+      address(chosen, { ...usual, second: setup.positive + 1 });
       return keep.no_update;
     },
 
@@ -195,16 +240,12 @@ window.dash_clientside = window.dash_clientside || {};
       return [keep.no_update, keep.no_update, at + 1];
     },
 
-    shoot: function (data, index, norm, radius, known, before) {
+    shoot: function (data, index, norm, radius, typed, known, before) {
       const other = before && before.norm !== norm;
-      const far = other ? known.usual[norm] : number(radius);
-      const shot = { data: data, index: number(index), norm: norm, radius: far };
-      const query = new URLSearchParams();
-      for (const [name, value] of Object.entries(shot)) {
-        if (value !== null) { query.set(name, value); }
-      }
-      const path = window.location.pathname + "?" + query.toString();
-      window.history.replaceState(window.history.state, "", path);
+      const far = other ? known.usual[norm] : number(radius, "i-radius");
+      const shot = { data: data, index: number(index, "i-index"), norm: norm, radius: far };
+      address(shot, { data: "", norm: "" });
+      shot.turn = next();
       return [shot, other ? far : keep.no_update, known.largest[norm]];
     },
 
