@@ -28,7 +28,7 @@ from extremal.data.idx import read_part
 from extremal.data.table import TABLE
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
-from extremal.web.pool import Deadline
+from extremal.web.pool import Busy, Deadline
 from extremal.web.setup import finite, read_query, whole
 
 DATA = ("mnist", "fashion-mnist")
@@ -38,8 +38,9 @@ COUNT = 300  # images that can be chosen
 LARGEST = {"l2": 6.0, "linf": 0.5, "l1": 60.0}  # radii
 USUAL = {"l2": 1.5, "linf": 0.1, "l1": 10.0}
 FILE = 16_000_000  # bytes of a model file of one's own
-WIDEST = 2000  # neurons of one's own network
+WIDEST = 2000  # neurons of one's own network: at most 8 s of computing for an image, measured
 KEPT = 8  # networks of one's own that are kept
+READ = 2  # files that are read at a time
 NEURONS = 6  # that are drawn
 NAMES = {
     "mnist": tuple(map(str, range(10))),
@@ -132,7 +133,10 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
     The certificate is "tight" in l2, and the linear one in the other norms, within the box.
     """
     x, y = images.x[shot.index : shot.index + 1], images.y[shot.index : shot.index + 1]
-    settings: dict[str, Any] = {"norm": shot.norm, "box": images.box}
+    settings: dict[str, Any] = {
+        **{"norm": shot.norm, "box": images.box},
+        "progress": deadline.check,
+    }
     generator = torch.Generator().manual_seed(0)
     struck = attack.run(net, x, y, radius=shot.radius, generator=generator, **settings)
     deadline.check()
@@ -169,11 +173,19 @@ class Own:
     """Networks of the users' own, by the digest of their file; the last few are kept."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Semaphore(READ)
         self._kept: OrderedDict[str, PReLUNet] = OrderedDict()
 
     def add(self, contents: object) -> str:
         """Read a model file as a browser sends it; returns its key."""
+        if not self._reading.acquire(blocking=False):
+            raise Busy("the server is busy reading other people's files; try again in a moment")
+        try:
+            return self._add(contents)
+        finally:
+            self._reading.release()
+
+    def _add(self, contents: object) -> str:
         _check.instance("file", contents, str, "be the content of a model file")
         assert isinstance(contents, str)
         head, _, text = contents.partition("base64,")

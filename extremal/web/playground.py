@@ -38,7 +38,7 @@ class Playground:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    def answers(self, setup: Setup, asker: object, turn: float) -> list[Answer]:
+    def answers(self, setup: Setup, asker: object, turn: int) -> list[Answer]:
         """The trained networks of a set-up: one, or two to compare."""
         found = []
         for place, one in enumerate(setup.problems()):

@@ -127,7 +127,7 @@ class Pool:
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._bytes = 0
         self._jobs: dict[Hashable, _Job] = {}
-        self._last: OrderedDict[Hashable, tuple[float, Hashable]] = OrderedDict()
+        self._last: OrderedDict[Hashable, tuple[int, Hashable]] = OrderedDict()
 
     def ask(
         self,
@@ -135,7 +135,7 @@ class Pool:
         work: Work,
         *,
         asker: Hashable = None,
-        turn: float = 0,
+        turn: int = 0,
         age: float = math.inf,
         size: Callable[[Any], int] = weigh,
     ) -> Any:
@@ -205,7 +205,7 @@ class Pool:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= oldest.size
 
-    def _release(self, asker: Hashable, key: Hashable, turn: float) -> None:
+    def _release(self, asker: Hashable, key: Hashable, turn: int) -> None:
         """Note what somebody asks for, and give up what it asked for before."""
         if asker is None:
             return

@@ -51,9 +51,8 @@ def regions(answer: Answer, probe: Probe, deadline: Deadline) -> Regions:
     deadline.check()
     label = torch.tensor([sign])
     generator = torch.Generator().manual_seed(answer.setup.seed)
-    found = attack.minimal(twin, point, label, generator=generator)
-    deadline.check()
-    certified = certify.radius(twin, point, label, attacked=found.x_adv)
+    found = attack.minimal(twin, point, label, generator=generator, progress=deadline.check)
+    certified = certify.radius(twin, point, label, attacked=found.x_adv, progress=deadline.check)
     landed, aside = None, 0.0
     if bool(found.success):
         inside = rows @ found.x_adv[0]

@@ -17,6 +17,7 @@ from extremal import _check
 LOSSES = ("exp", "logistic")
 LONGEST_LINK = 2000  # characters
 _SHOWN = 40  # characters of a bad value
+_TURNS = 2**53  # whole numbers that a browser counts to
 
 
 @dataclass(frozen=True)
@@ -133,11 +134,10 @@ def read_probe(values: Mapping[str, Any], setup: Setup) -> Probe:
     return probe
 
 
-def read_turn(values: object) -> float:
+def read_turn(values: object) -> int:
     """The number of a move, which rises from move to move of a browser; 0 where it has none."""
     turn = values.get("turn") if isinstance(values, Mapping) else None
-    plain = isinstance(turn, int | float) and not isinstance(turn, bool)
-    return turn if plain and math.isfinite(turn) else 0
+    return turn if isinstance(turn, int) and abs(turn) < _TURNS else 0
 
 
 def read_link(search: str | None) -> tuple[Setup, Probe]:

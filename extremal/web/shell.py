@@ -9,7 +9,7 @@ import torch
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, abort, request
 
-from extremal.web import images, parts, playground, runs
+from extremal.web import downloads, images, parts, playground, runs
 from extremal.web.guard import guarded
 from extremal.web.pool import Pool
 
@@ -77,6 +77,7 @@ def create_app(
     playground.add_callbacks(app, playground.Playground(pool))
     images.add_callbacks(app, images.Images(pool))
     runs.add_callbacks(app, stored)
+    downloads.add_download(app, stored)
     _protect(app, host)
     return app
 

@@ -6,21 +6,35 @@ import base64
 import csv
 import io
 import logging
+import os
+import threading
+import time
 
 import pytest
 import torch
+from dash import no_update
 from dash.exceptions import PreventUpdate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from extremal import experiments
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
-from extremal.web import create_app, images, pictures, playground, runs
+from extremal.web import (
+    create_app,
+    images,
+    overview,
+    pictures,
+    playground,
+    results,
+    run_page,
+    runs,
+)
 from extremal.web.guard import SORRY, guarded
 from extremal.web.pictures import Own, Shot, look_at, read_shot, read_shot_link
 from extremal.web.pool import Busy, Deadline, Superseded
 from extremal.web.probing import regions
-from extremal.web.results import KINDS, detail, download, listing
+from extremal.web.results import KINDS, changed, detail, download, listing
 from extremal.web.setup import Setup
 from extremal.web.shell import _not_found, _Pages
 
@@ -210,6 +224,43 @@ def test_large_files_are_refused(monkeypatch):
         Own().add(sent(b"0" * 1000))
 
 
+def test_few_files_are_read_at_a_time(monkeypatch):
+    begun, opened = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> PReLUNet:
+        begun.set()
+        assert opened.wait(30.0)
+        return network()
+
+    monkeypatch.setattr(pictures, "_read", slow)
+    own = Own()
+    own._reading = threading.Semaphore(1)
+    first = threading.Thread(target=own.add, args=(sent(b"first"),))
+    first.start()
+    assert begun.wait(30.0)
+    with pytest.raises(Busy, match="other people's files; try again"):
+        own.add(sent(b"second"))
+    opened.set()
+    first.join()
+    assert own.get(own.add(sent(b"second")))
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_whoever_looks_at_an_image_looks_at_the_clock(norm):
+    x = torch.rand(1, 784, generator=torch.Generator().manual_seed(1))
+    images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
+
+    class Counted(Deadline):
+        count = 0
+
+        def check(self, *_: object) -> None:
+            self.count += 1
+
+    deadline = Counted(1.0)
+    look_at("yours", network(), images, Shot(norm=norm, radius=0.1), deadline)
+    assert deadline.count >= 3  # in the attack, in the smallest one, in the certificate
+
+
 def test_an_image_is_attacked_within_its_ball_and_box():
     x = torch.rand(4, 784, generator=torch.Generator().manual_seed(1))
     net = network().float()
@@ -275,6 +326,68 @@ def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
         assert found.status_code == 404
         assert OURS not in found.text
         assert "Traceback" not in found.text
+
+
+def test_a_figure_is_drawn_once_and_not_for_other_sites(tmp_path, monkeypatch, pool):
+    drawn = []
+    monkeypatch.setattr(results, "png_bytes", lambda summary: drawn.append(1) or b"picture")
+    client = create_app(tmp_path, pool=pool).server.test_client()
+    where = "/download?name=demo&scale=quick&kind=png"
+    away = client.get(where, headers={"Sec-Fetch-Site": "cross-site"})
+    assert (away.status_code, drawn) == (403, [])
+    for site in ("same-origin", "none"):
+        assert client.get(where, headers={"Sec-Fetch-Site": site}).data == b"picture"
+    assert drawn == [1]
+
+
+def test_files_wait_their_turn(tmp_path):
+    client = create_app(tmp_path, pool=Refusing()).server.test_client()
+    found = client.get("/download?name=demo&scale=quick&kind=pdf")
+    assert (found.status_code, found.text) == (404, "busy\n")
+
+
+def test_a_run_that_is_quiet_may_be_running(tmp_path):
+    experiment = experiments.get("min-vidal-2024/figure-2")
+    folder = tmp_path / experiment.name / "quick"
+    folder.mkdir(parents=True)
+    (folder / "begun.json").write_text('{"seeds": null}')
+    paths = [experiments.Store(tmp_path).path(trial) for trial in experiment.trials("quick")]
+
+    def row() -> tuple[str, str]:
+        found = {(one.name, one.scale): one for one in listing(tmp_path)}
+        one = found[experiment.name, "quick"]
+        return f"{one.done} of {one.total}", overview.status(one)
+
+    assert row() == ("0 of 12", "no trial done yet")
+    paths[0].parent.mkdir(parents=True)
+    paths[0].write_text("{}")
+    assert row() == ("1 of 12", "running")
+    for seconds, words in ((540, "9 min"), (7200, "2 h"), (300_000, "3 d")):
+        long_ago = time.time() - seconds
+        os.utime(paths[0], (long_ago, long_ago))
+        assert row() == ("1 of 12", f"last trial {words} ago")
+        assert changed(experiment.name, "quick", tmp_path) == pytest.approx(long_ago)
+
+
+def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
+    summary = detail("demo", "quick", tmp_path)
+
+    def at(done: int) -> None:
+        counts = {"done": done, "failed": 0, "total": 2}
+        monkeypatch.setattr(runs, "detail", lambda *_: {**summary, "trials": counts})
+
+    stored = runs.Runs(Fixed(None), tmp_path)
+    at(1)
+    shown = str(stored.page("?name=demo&scale=quick"))
+    assert "1 of 2 trials done" in shown
+    assert "Interval(id='watch-run', disabled=False" in shown
+    which = {"name": "demo", "scale": "quick", "ended": 1}
+    assert set(stored.refresh(1, which)) == {no_update}
+    at(2)
+    fresh = dict(zip(run_page.CHANGING, stored.refresh(2, which), strict=True))
+    assert "2 of 2 trials done" in str(fresh["trials"])
+    assert fresh["which"] == {**which, "ended": 2}
+    assert fresh["still"]  # and is not looked at any more
 
 
 def test_other_sites_names_are_not_answered(tmp_path):
