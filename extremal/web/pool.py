@@ -10,6 +10,7 @@ is what the browser says: one move asks several times, and an older move may be 
 from __future__ import annotations
 
 import math
+import os
 import sys
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-WORKERS = 2
+WORKERS = min(max(os.cpu_count() or 2, 2), 8)  # a thread for each core, within reason
 WAITING = 128  # questions that may wait for a thread
 SECONDS = 20.0  # of computing that an answer may take,
 SLOWER = 6.0  # and times as many by the clock, where the machine has other things to do
