@@ -159,7 +159,8 @@ def _network(seen: Seen, shot: Shot, x: Any) -> Any:
         if seen.broken
         else f"Holds: says {names[seen.said_adv]}"
     )
-    about = f"The worst image found within radius {shot.radius:g}; the network {verdict.lower()}"
+    found = "The worst image found" if seen.worst else "The smallest attack, which is"
+    about = f"{found} within radius {shot.radius:g}"
     smallest = "none found" if math.isinf(seen.smallest) else f"{seen.smallest:.3f}"
     facts = {
         "Says of the image": f"{names[seen.said]}, margin {seen.margin:.2f}",
@@ -172,7 +173,9 @@ def _network(seen: Seen, shot: Shot, x: Any) -> Any:
             html.H2(title),
             html.Div(
                 [
-                    html.Img(src=grey_png(seen.x_adv), alt=about, className="pixels"),
+                    html.Img(
+                        src=grey_png(seen.x_adv), alt=f"{about}; {verdict}", className="pixels"
+                    ),
                     html.Img(
                         src=signed_png(seen.x_adv - x),
                         alt="What the attack changed",
@@ -181,6 +184,7 @@ def _network(seen: Seen, shot: Shot, x: Any) -> Any:
                 ],
                 className="couple",
             ),
+            html.Small(f"{about}, and what it changed"),
             html.P(verdict, className="differs" if seen.broken else "agrees"),
             html.Dl([part for k, v in facts.items() for part in (html.Dt(k), html.Dd(v))]),
             html.H3(f"Neurons that vote most for {names[seen.said]}"),

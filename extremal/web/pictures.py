@@ -107,6 +107,7 @@ class Seen:
     said_adv: int
     margin_adv: float
     broken: bool  # at the radius asked for
+    worst: bool  # whether x_adv is the worst found at that radius, or else the smallest attack
     smallest: float  # radius of the smallest attack found; inf where none
     certified: float
     neurons: Tensor  # (NEURONS, 784) those that give most to the class that was said
@@ -146,7 +147,8 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
     certified = float(certify.radius(net, x, y, effort=effort, **settings))  # type: ignore[arg-type]
     smallest = float(least.radius)
     x_adv, broken = struck.x_adv, bool(struck.success)
-    if not broken and smallest <= shot.radius:
+    worst = broken or smallest > shot.radius
+    if not worst:
         x_adv, broken = least.x_adv, True
     with torch.no_grad():
         said, said_adv = (int(net(one).argmax()) for one in (x, x_adv))
@@ -162,6 +164,7 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
         said_adv,
         margins[1],
         broken,
+        worst,
         smallest if math.isfinite(smallest) else math.inf,
         certified,
         net.neurons.detach()[order],
@@ -232,7 +235,7 @@ def _read(data: bytes) -> PReLUNet:
 
 
 def grey_png(pixels: Tensor) -> str:
-    """An image in [0, 1], (784,), as the address of a PNG: ink on paper."""
+    """An image in [0, 1], (784,), as the address of a PNG: white on black."""
     levels = (255.0 * pixels.double().clamp(0, 1)).round().reshape(SIDE, SIDE)
     return _png(np.asarray(levels.numpy(), dtype=np.uint8))
 

@@ -104,7 +104,12 @@ def panel(shown: Mapping[str, Any], title: str, drawn: dict[str, Any]) -> Any:
         [
             html.Figcaption(html.H3(title or "Figure")),
             html.P(describe(shown), className="unseen"),
-            html.Div(dcc.Graph(figure=drawn, config=config, responsive=True), className="graph"),
+            html.Div(
+                dcc.Graph(figure=drawn, config=config, responsive=True),
+                className="graph",
+                role="img",
+                **parts.aria(label=title or "Figure"),
+            ),
         ],
         className="panel",
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import logging
 import os
 import threading
 import time
+from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import torch
@@ -29,14 +32,18 @@ from extremal.web import (
     results,
     run_page,
     runs,
+    stage,
 )
+from extremal.web.charts import draw_curve
 from extremal.web.guard import SORRY, guarded
+from extremal.web.look import theme
 from extremal.web.pictures import Own, Shot, look_at, read_shot, read_shot_link
 from extremal.web.pool import Busy, Deadline, Superseded
 from extremal.web.probing import regions
 from extremal.web.results import KINDS, changed, detail, download, listing
-from extremal.web.setup import Setup
+from extremal.web.setup import Probe, Setup
 from extremal.web.shell import _not_found, _Pages
+from extremal.web.words import broken
 
 OURS = SORRY.partition("{")[0]
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
@@ -46,13 +53,23 @@ ANYTHING = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3), max_le
 
 def mappings(*names: str) -> st.SearchStrategy:
     """Mappings with some of the right names, and anything else."""
-    good = st.sampled_from([1, 2, 3, 0.1, "3", "exp", "l2", "mnist", "paper", "demo", None])
+    good = st.sampled_from([1, 2, 3, 0.1, "3", "exp", "l2", "mnist", "paper", "demo", "dark", None])
     return st.dictionaries(st.sampled_from(names), good | ANYTHING) | ANYTHING
 
 
 SETUPS = mappings("p", "beside", "positive", "negative", "spread", "init", "width", "seed", "loss")
+SHOT = {
+    "data": st.sampled_from(pictures.DATA),
+    "index": st.integers(0, pictures.COUNT - 1),
+    "norm": st.sampled_from(["l1", "l2", "linf"]),
+    "radius": st.sampled_from([0, 0.01, 0.5]),
+}
+RUN = mappings("name", "scale") | st.fixed_dictionaries(
+    {"name": st.sampled_from(["demo", "min-vidal-2024/figure-2"]) | ANYTHING},
+    optional={"scale": st.sampled_from(["quick", "paper"]) | ANYTHING},
+)
 PROBES = mappings("first", "second", "across", "up")
-THEMES = st.sampled_from(["light", "dark"]) | ANYTHING
+THEMES = st.sampled_from(["light", "dark"]) | mappings("name", "text") | ANYTHING
 quick = settings(
     deadline=None,
     max_examples=60,
@@ -77,6 +94,25 @@ class Refusing:
         raise Busy("busy")
 
 
+class Passing:
+    """A pool that computes at once, but for what is slow: images, networks and figures are small."""
+
+    def __init__(self) -> None:
+        self.kept, self.count = {}, 0
+        x = torch.rand(pictures.COUNT, 784, generator=torch.Generator().manual_seed(1))
+        self.images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
+
+    def ask(self, key, work, **_):
+        self.count += 1
+        if key[0] in ("images", "network"):
+            return self.images if key[0] == "images" else network()
+        if key[0] == "file" and key[3] in ("png", "pdf"):
+            return b"drawn"
+        if key not in self.kept:
+            self.kept[key] = work(Deadline(300.0))
+        return self.kept[key]
+
+
 def answered(callback, *values):
     """What a guarded callback returns: its message where it failed, else ''."""
     found = guarded(lambda words: (words,))(callback)(*values)
@@ -87,13 +123,19 @@ def answered(callback, *values):
 
 @pytest.fixture(scope="module")
 def fixed(answers):
-    return Fixed(answers[1.0])
+    return Fixed(answers[1.0].trained)
 
 
 @given(SETUPS, THEMES, ANYTHING)
 @quick
 def test_the_playground(fixed, values, look, asker):
     answered(playground.Playground(fixed).show, values, look, asker)
+
+
+@given(SETUPS, THEMES, ANYTHING)
+@settings(quick, max_examples=25)
+def test_the_test_points(fixed, values, look, asker):
+    answered(playground.Playground(fixed).survive, values, look, asker)
 
 
 @given(SETUPS, PROBES, THEMES, ANYTHING)
@@ -104,8 +146,22 @@ def test_the_plane(fixed, values, point, look, asker):
 
 @given(mappings("data", "index", "norm", "radius"), ANYTHING, ANYTHING)
 @quick
-def test_the_images(values, own, asker):
+def test_the_images(passing, values, own, asker):
+    before = passing.count
+    words = answered(images.Images(passing).show, values, own, asker)
+    assert words or passing.count > before
     assert answered(images.Images(Refusing()).show, values, own, asker)
+
+
+@pytest.fixture(scope="module")
+def passing():
+    return Passing()
+
+
+@given(st.fixed_dictionaries(SHOT), ANYTHING)
+@settings(quick, max_examples=3)
+def test_images_that_there_are(passing, values, asker):
+    assert answered(images.Images(passing).show, values, None, asker) == ""
 
 
 @given(
@@ -125,22 +181,65 @@ def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
     assert answered(stored.rows, words, order, ticks) == ""
 
 
-@given(mappings("name", "scale"), THEMES)
-@settings(quick, max_examples=25)
-def test_one_run(values, look):
-    answered(runs.Runs(Refusing(), None).draw, values, look)
-
-
-@given(ANYTHING | st.sampled_from(["/", "/runs", "/images"]), ANYTHING)
+@given(RUN, THEMES)
 @settings(quick, max_examples=40)
-def test_every_address(app, path, search):
-    page, _ = app(path, search)
-    assert OURS not in str(page)
+def test_one_run(passing, values, look):
+    stored = runs.Runs(passing, Path("nowhere"))
+    answered(stored.draw, values, look)
+    answered(stored.refresh, None, values)
+    answered(runs.Runs(Refusing(), Path("nowhere")).draw, values, look)
+
+
+LINKS = st.dictionaries(
+    st.sampled_from(["name", "scale", "p", "seed", "first", "index", "norm", "who"]),
+    st.sampled_from(["demo", "quick", "paper", "3", "0.5", "l1", ""]) | st.text(max_size=9),
+    max_size=3,
+).map(lambda values: "?" + urlencode(values, errors="replace"))
+
+
+@given(ANYTHING | st.sampled_from(["/", "/runs", "/images"]), LINKS | ANYTHING)
+@settings(quick, max_examples=60)
+def test_every_address(pages, path, search):
+    for page_of in pages:
+        page, _ = page_of(path, search)
+        assert OURS not in str(page)
 
 
 @pytest.fixture(scope="module")
-def app():
-    return guarded(_not_found)(_Pages(runs.Runs(Refusing(), None)))
+def pages(passing):
+    made = (runs.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
+    return [guarded(_not_found)(_Pages(stored)) for stored in made]
+
+
+@given(RUN, st.sampled_from([*KINDS, "exe", ""]) | st.text(max_size=9))
+@settings(quick, max_examples=60)
+def test_every_file(client, values, kind):
+    asked = values if isinstance(values, dict) else {}
+    query = urlencode({**asked, "kind": kind}, errors="replace")
+    found = client.get(f"/download?{query}")
+    assert found.status_code in (200, 404)
+    assert found.status_code == 200 or found.text.count("\n") == 1
+    assert OURS not in found.text
+
+
+@pytest.fixture(scope="module")
+def client(passing):
+    return create_app("nowhere", pool=passing).server.test_client()
+
+
+QUESTION = {"output": "nobody.children", "outputs": {"id": "nobody", "property": "children"}}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["{}", "[]", "3", "null", "no JSON", json.dumps({**QUESTION, "inputs": []})],
+)
+def test_what_is_no_question_is_refused_in_a_line(client, caplog, sent):
+    with caplog.at_level(logging.DEBUG):
+        found = client.post("/_dash-update-component", data=sent, content_type="application/json")
+    assert found.status_code == 400
+    assert found.text.count("\n") == 1
+    assert "Traceback" not in found.text + caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -172,18 +271,22 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
 def test_a_good_question_is_drawn(fixed, answers):
     shown = playground.Playground(fixed).show({"p": 1}, "light", "me")
     assert shown[2] == "stage"
-    assert "p = 1: of 33 neurons" in str(shown[6])
-    assert "OrthonormalMixture(dim=4" in shown[7]
+    assert "p = 1: of 33 neurons" in str(shown[5])
+    assert "OrthonormalMixture(dim=4" in shown[6]
     both = playground.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
     assert both[2] == "stage two"
-    assert len(both[9]) == 2
+    assert len(both[8]) == 2
     plane = playground.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
-    told = regions(answers[1.0], playground.Probe(2, 3), Deadline(300.0))
+    told = regions(answers[1.0].trained, Probe(2, 3), Deadline(300.0))
     assert f"{told.radius:.3f}" in str(plane[2])
+    curve, words, message = playground.Playground(fixed).survive({}, "dark", "me")
+    assert curve == draw_curve([answers[1.0]], theme("dark"))
+    assert broken(answers[1.0]) in str(words)
+    assert message == ""
 
 
 def test_bad_links_are_explained_in_the_page():
-    page = str(playground.page("?p=17"))
+    page = str(stage.page("?p=17"))
     assert "This link can't be followed as it is: p must be" in page
     assert "This link can't be followed as it is: norm must be" in str(images.page("?norm=l7"))
     gone = str(runs.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))

@@ -33,7 +33,8 @@ def test_fifty_people_for_a_minute_got_no_error():
     assert found["networks"] >= 93
     assert found["errors"] == []
     assert found["kept"]["bytes"] <= BYTES
-    assert found["growth in the second half, MB"] < 60
+    # What is kept may still fill in the second half, but it is bounded.
+    assert found["resident, MB"]["at the end"] < found["resident, MB"]["before"] + 3 * BYTES / 1e6
 
 
 def test_errors_and_busy_servers_are_counted():

@@ -104,7 +104,7 @@ def test_a_slow_older_move_does_not_cancel_a_newer_one(pool, monkeypatch):
     """The older one asks for its drawing when the newer one waits for its own in the queue."""
     slow, others = Gate(), Gate()
     monkeypatch.setattr(
-        playground, "train_answer", lambda setup, deadline: (slow.work(deadline), setup.p)[1]
+        playground, "train_flow", lambda setup, deadline: (slow.work(deadline), setup.p)[1]
     )
     monkeypatch.setattr(playground, "_drawn", lambda setup, found, look: ("drawn", *found))
     pool.ask(Setup(p=2.0), lambda _: 2.0)  # somebody has asked for the newer one's network
