@@ -95,7 +95,7 @@ class Refusing:
 
 
 class Passing:
-    """A pool that computes at once, but for what is slow: images, networks and figures are small."""
+    """A pool that computes at once, but for what is slow: images and networks are small."""
 
     def __init__(self) -> None:
         self.kept, self.count = {}, 0
