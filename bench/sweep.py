@@ -4,7 +4,8 @@ A scheduler, the workers and the client are processes of their own on this machi
 worker and with two take turns, so that a machine that is busy for a while is busy for both. Two
 kinds of trial: one computes for some seconds, one waits for as long. Where others use the machine,
 two that compute share what one had for itself, and the first kind says more about them than about
-us; the second kind needs no processor, and says what of the time is ours.
+us; the second kind needs no processor, and says what of the time is ours. The start of the
+processes that compute, one a worker in each run, is not in it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SETTINGS: dict[str, Any] = {
     "trials of a run": 4,
     "seconds of a trial that waits": 5.0,
     "CPU seconds of a trial that computes": 5.0,
-    "turns": {"waits": 3, "computes": 1},
+    "turns": {"waits": 3, "computes": 3},
     "small trials": 100,
     "threads of a worker": 1,
 }
@@ -38,7 +39,12 @@ _STUDY = "bench.sweep:study"
 
 
 def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
-    """Wait, or multiply matrices for so many CPU seconds."""
+    """Wait for the others, wait, or multiply matrices for so many CPU seconds."""
+    if "meet" in params:
+        place = Path(params["meet"])
+        (place / str(generator.initial_seed())).touch()
+        while len(list(place.iterdir())) < params["workers"]:
+            time.sleep(0.005)
     time.sleep(params.get("wait", 0.0))
     begun, products = time.process_time(), 0
     x = torch.randn(200, 200, generator=generator, dtype=torch.float64)
@@ -55,23 +61,25 @@ def measure() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         with _cluster(place / "one", 1) as one, _cluster(place / "two", 2) as two:
-            addresses = {"one worker": one, "two workers": two}
+            clusters = {"one worker": (one, 1), "two workers": (two, 2)}
             kinds = {"waits": "seconds of a trial that waits"}
             kinds["computes"] = "CPU seconds of a trial that computes"
             for kind, seconds in kinds.items():
                 params = {kind.removesuffix("s"): SETTINGS[seconds]}
-                found = _in_turns(place / kind, addresses, params, SETTINGS["turns"][kind])
+                found = _in_turns(place / kind, clusters, params, SETTINGS["turns"][kind])
                 figures[f"a trial {kind}"] = found
                 ratios[f"efficiency of two workers, a trial {kind}"] = statistics.median(
                     alone / (2.0 * both)
-                    for alone, both in zip(*(found[name] for name in addresses), strict=True)
+                    for alone, both in zip(*(found[name] for name in clusters), strict=True)
                 )
-            for name, how in {
-                "in this process": {"jobs": 1},
-                "in two worker processes": {"jobs": 2},
-                "on the cluster of two": {"cluster": two},
-            }.items():
-                figures[f"seconds of a small trial, {name}"] = _small(place / name, how)
+            for name, workers, how in (
+                ("in this process", 1, {"jobs": 1}),
+                ("in two worker processes", 2, {"jobs": 2}),
+                ("on the cluster of two", 2, {"cluster": two}),
+            ):
+                small = [Trial(_STUDY, {}, seed) for seed in range(SETTINGS["small trials"])]
+                seconds = _timed(small, place / name, workers, how)
+                figures[f"seconds of a small trial, {name}"] = seconds / len(small)
     base = figures["seconds of a small trial, in this process"]
     cluster = figures["seconds of a small trial, on the cluster of two"]
     ratios["a small trial on the cluster over one in this process"] = cluster / base
@@ -80,35 +88,44 @@ def measure() -> dict[str, Any]:
 
 
 def _in_turns(
-    place: Path, addresses: Mapping[str, str], params: Mapping[str, float], turns: int
+    place: Path,
+    clusters: Mapping[str, tuple[str, int]],
+    params: Mapping[str, float],
+    turns: int,
 ) -> dict[str, list[float]]:
-    """Seconds of each run, with one worker and with two by turns; the processes are warm."""
-    found: dict[str, list[float]] = {name: [] for name in addresses}
+    """Seconds of each run, with one worker and with two by turns."""
+    found: dict[str, list[float]] = {name: [] for name in clusters}
     for turn in range(turns):
-        for name, address in addresses.items():
+        for name, (address, workers) in clusters.items():
             trials = [
                 Trial(_STUDY, {"turn": turn, **params}, seed)
                 for seed in range(SETTINGS["trials of a run"])
             ]
-            store = Store(place / f"{name} {turn}")
-            found[name].append(_timed(trials, store, {"cluster": address}))
+            how = {"cluster": address}
+            found[name].append(_timed(trials, place / f"{name} {turn}", workers, how))
     return found
 
 
-def _small(place: Path, how: Mapping[str, Any]) -> float:
-    """Seconds of a trial that does nothing, beyond the first two, which start the processes."""
-    store = Store(place)
-    few = [Trial(_STUDY, {}, 10_000 + seed) for seed in range(2)]
-    many = [Trial(_STUDY, {}, seed) for seed in range(SETTINGS["small trials"])]
-    start = _timed(few, store, how)
-    return max(0.0, _timed(many, store, how) - start) / (len(many) - len(few))
+def _timed(trials: list[Trial], place: Path, workers: int, how: Mapping[str, Any]) -> float:
+    """Seconds that these trials take, from the moment when the processes for them have started.
 
+    A run starts a process for each worker. Trials that wait for each other see to it that all have,
+    and the clock runs from the end of these to the end of the last, all within one run.
+    """
+    meeting = place / "meeting"
+    meeting.mkdir(parents=True)
+    params = {"meet": str(meeting), "workers": workers}
+    first = [Trial(_STUDY, params, seed) for seed in range(workers)]
+    ends: list[tuple[int, float]] = []
 
-def _timed(trials: list[Trial], store: Store, how: Mapping[str, Any]) -> float:
-    begun = time.perf_counter()
-    report = run(trials, store, **how)
-    assert report.done == len(trials)
-    return time.perf_counter() - begun
+    def progress(done: int, failed: int, total: int, running: int) -> None:
+        if done >= workers:
+            ends.append((done, time.perf_counter()))
+
+    report = run([*first, *trials], Store(place / "runs"), progress=progress, **how)
+    assert report.done == len(first) + len(trials)
+    last = next(moment for done, moment in ends if done == report.done)
+    return last - ends[0][1]
 
 
 @contextmanager

@@ -34,11 +34,14 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise ValueError(str(error)) from error
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes, *, make_folders: bool = False) -> None:
+def write_whole(
+    path: str | os.PathLike[str], data: bytes, *, make_folders: bool = False, new: bool = False
+) -> bool:
     """Write a file so that at every moment it is the old one, the new one or none.
 
     The temporary file lies in the same folder, since a rename is atomic only within a file system.
-    With `make_folders` the folders above it are made where they are missing.
+    With `make_folders` the folders above it are made where they are missing. With `new` a file that
+    is there already stays, and this is False.
     """
     target = as_path(path)
     temporary = target.parent / f".{target.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp"
@@ -50,6 +53,8 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, make_folders: bool
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        if new:
+            return _linked(temporary, target)
         os.replace(temporary, target)
     except BaseException as error:
         with suppress(OSError, ValueError):
@@ -58,6 +63,21 @@ def write_whole(path: str | os.PathLike[str], data: bytes, *, make_folders: bool
         if isinstance(error, OSError | ValueError):
             raise FileError(f"cannot write {target}: {_reason(error, target)}") from error
         raise
+    return True
+
+
+def _linked(temporary: Path, target: Path) -> bool:
+    """Give a file its name unless another one has it, which a link finds out at one stroke."""
+    try:
+        os.link(temporary, target)
+    except OSError:
+        if target.exists():
+            temporary.unlink()
+            return False
+        os.replace(temporary, target)  # a file system without links
+        return True
+    temporary.unlink()
+    return True
 
 
 def read_whole(path: str | os.PathLike[str]) -> bytes | None:

@@ -154,10 +154,17 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return found.accuracy
 
-    def robustness(self, X: ArrayLike, y: ArrayLike, *, norm: str = "l2") -> Robustness:
+    def robustness(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        norm: str = "l2",
+        effort: Literal["fast", "tight"] = "tight",
+    ) -> Robustness:
         """Both sides for every point, with the curve, the headline and warnings: `evaluate`."""
-        test = self._labelled(X, y)
-        return evaluate(self.net_, test, norm=norm, generator=torch.Generator().manual_seed(0))
+        test, generator = self._labelled(X, y), torch.Generator().manual_seed(0)
+        return evaluate(self.net_, test, norm=norm, effort=effort, generator=generator)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a safetensors file; labels must be numbers or strings."""

@@ -1,9 +1,12 @@
 """What the stored benches must show, and what the docs say of them."""
 
 import json
+import time
 
 import pytest
 
+from bench import sweep
+from extremal.experiments import Trial
 from tools.tables import FOLDER
 
 
@@ -82,3 +85,26 @@ def test_the_explorer_answers_before_the_recipe_has_begun(p):
 def test_two_workers_are_nearly_twice_as_fast_as_one(kind):
     ratios = stored("sweep")["ratios"]
     assert ratios[f"efficiency of two workers, a trial {kind}"] >= 0.8
+
+
+def test_a_store_of_100_000_trials_costs_seconds():
+    bench = stored("store")
+    assert bench["settings"]["trials"] == {"small": 1000, "large": 100_000}
+    for what in ("show", "resume"):
+        assert bench["ratios"][f"{what}, large over small"] <= 30
+        assert bench["figures"]["large"][what] < 60
+    for size in ("small", "large"):
+        assert bench["figures"][size]["damaged"] == {
+            "named": True,
+            "set aside": True,
+            "missing until the next run": 1,
+            "missing after it": 0,
+        }
+
+
+def test_the_clock_of_a_sweep_runs_from_the_start_of_the_processes_to_the_last_trial(tmp_path):
+    trials = [Trial("bench.sweep:study", {"wait": 0.05}, seed) for seed in range(2)]
+    seconds = sweep._timed(trials, tmp_path / "place", 1, {"jobs": 1})
+    assert seconds >= 0.1
+    started = max(path.stat().st_mtime for path in (tmp_path / "place/meeting").iterdir())
+    assert seconds <= time.time() - started

@@ -33,7 +33,7 @@ ELSEWHERE = {
 }
 SHOWN = re.compile(r"extremal (list|show \S+|data list)")  # commands that are run
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
-_TOOLS = {"extremal", "make", "python", "python3", "grep"}
+_TOOLS = {"extremal", "make", "python", "python3", "grep", "pip"}
 
 
 def name_of(page: Path) -> str:

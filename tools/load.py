@@ -1,12 +1,17 @@
 """Many people at once: users who move sliders of an explorer on loopback, and what comes of it.
 
-python tools/load.py --users 50 --seconds 60
+python tools/load.py --users 50 --seconds 60 --store
+
+Every move sends what a browser sends: all callbacks that depend on the set-up. Networks differ in
+p, seed, width and number of subclasses, so that there are more than are kept. With --store the
+result goes to bench/results/load.json. The exit code is 1 where there was an error.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -14,140 +19,222 @@ import sys
 import threading
 import time
 import urllib.request
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from extremal.web.pool import BYTES
+
+STORED = Path(__file__).parents[1] / "bench" / "results" / "load.json"
 PAUSE = 1.0  # seconds between two moves of a user, on average
-START = """
-import sys
-from extremal.web import serve
-serve("127.0.0.1", 0, sys.argv[1], browse=False, tell=lambda line: print(line, flush=True))
+LONGEST = 300.0  # seconds that anybody waits
+# A server of its own, which says how much it keeps for every line that it reads.
+SERVER = """
+import json, sys, threading
+from extremal.web import make
+from extremal.web.pool import Pool
+pool = Pool(most=int(sys.argv[2]))
+server = make("127.0.0.1", 0, sys.argv[1], pool)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(f"http://127.0.0.1:{server.server_port}/", flush=True)
+for _ in sys.stdin:
+    print(json.dumps(pool.counts()), flush=True)
 """
-OUTPUTS = (
-    "..space-0.figure...space-1.figure...stage.className...over-time.figure...curve.figure..."
-    "followed.children...headline.children...code.children...message.children...tracks.data..."
-    "moment.max...moment.value...view.children.."
-)
+POWERS = [round(1.0 + 0.1 * k, 1) for k in range(31)]
+CHOICES: dict[str, list[Any]] = {
+    "p": POWERS,
+    "seed": [0, 1, 2],
+    "width": [40, 60, 80],
+    "positive": [1, 2, 3],
+    "negative": [2, 3],
+}
 
 
-def body(setup: dict[str, Any], user: str) -> bytes:
-    """What the browser sends when a slider of the playground was moved."""
-    outputs = [
-        dict(zip(("id", "property"), name.rsplit(".", 1), strict=True))
-        for name in OUTPUTS.strip(".").split("...")
-    ]
-    return json.dumps(
-        {
-            "output": OUTPUTS,
-            "outputs": outputs,
-            "inputs": [
-                {"id": "setup", "property": "data", "value": setup},
-                {"id": "theme", "property": "data", "value": "light"},
-            ],
-            "state": [{"id": "session", "property": "data", "value": user}],
-            "changedPropIds": ["setup.data"],
-        }
-    ).encode()
+@dataclass
+class Count:
+    """What came of the moves of one user."""
+
+    waits: list[float] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    networks: set[str] = field(default_factory=set)
+    given_up: int = 0
+
+
+class Callback:
+    """One callback of the page, as the server describes it."""
+
+    def __init__(self, described: dict[str, Any]) -> None:
+        self._output = described["output"]
+        self._inputs, self._state = described["inputs"], described["state"]
+
+    def body(self, values: dict[str, Any]) -> bytes:
+        """What the browser sends; `values` by the names of the components."""
+        names = self._output.strip(".").split("...")
+        pairs = [name.split("@")[0].rsplit(".", 1) for name in names]
+        outputs = [{"id": ident, "property": part} for ident, part in pairs]
+        inputs, state = (
+            [{**wire, "value": values[wire["id"]]} for wire in wires]
+            for wires in (self._inputs, self._state)
+        )
+        sent = {"output": self._output, "outputs": outputs, "inputs": inputs, "state": state}
+        return json.dumps({**sent, "changedPropIds": ["setup.data"]}).encode()
+
+    @staticmethod
+    def message(response: dict[str, Any]) -> str:
+        """What an answer says is wrong, or ''."""
+        told = (part for name, part in response.items() if name.startswith("message"))
+        return "".join(str(part.get("children") or "") for part in told)
+
+
+def callbacks(address: str) -> list[Callback]:
+    """What a browser asks when the set-up changes."""
+    with urllib.request.urlopen(f"{address}_dash-dependencies", timeout=LONGEST) as answer:
+        described = json.loads(answer.read())
+    setup = {"id": "setup", "property": "data"}
+    asked = [one for one in described if one["clientside_function"] is None]
+    return [Callback(one) for one in asked if setup in one["inputs"]]
 
 
 class User(threading.Thread):
     """Somebody who moves a slider about once a second, without waiting for the last answer."""
 
-    def __init__(self, address: str, number: int, end: float) -> None:
+    def __init__(self, address: str, asked: list[Callback], number: int, end: float) -> None:
         super().__init__(daemon=True)
-        self._address, self._end = address, end
+        self._address, self._asked, self._end = address, asked, end
         self._random = random.Random(number)
         self._name = f"user-{number}"
-        self.waits: list[float] = []
-        self.errors: list[str] = []
-        self.messages: list[str] = []
-        self.given_up = 0
+        self._setup: dict[str, Any] = {"width": 60, "seed": 0}
+        self.count = Count()
 
     def run(self) -> None:
         moves = []
+        turn = 0
         while time.monotonic() < self._end:
-            move = threading.Thread(target=self._move, daemon=True)
-            move.start()
-            moves.append(move)
+            turn += 1
+            values = self._moved(turn)
+            for one in self._asked:
+                move = threading.Thread(target=self._ask, args=(one, values), daemon=True)
+                move.start()
+                moves.append(move)
             time.sleep(self._random.uniform(0.5 * PAUSE, 1.5 * PAUSE))
         for move in moves:
-            move.join(300.0)
+            move.join(LONGEST)
             if move.is_alive():
-                self.errors.append("no answer in 300 s")
+                self.count.errors.append(f"no answer in {LONGEST:.0f} s")
 
-    def _move(self) -> None:
-        setup = {"p": round(self._random.uniform(1, 4), 1)}
+    def _moved(self, turn: int) -> dict[str, Any]:
+        """One control somewhere else; p three times as often as each of the others."""
+        name = self._random.choice(["p", "p", *CHOICES])
+        self._setup[name] = self._random.choice(CHOICES[name])
+        self.count.networks.add(json.dumps(self._setup, sort_keys=True))
+        setup, probe = {**self._setup, "turn": turn}, {"first": 1, "turn": 0}
+        return {"setup": setup, "probe": probe, "theme": {"name": "light"}, "session": self._name}
+
+    def _ask(self, callback: Callback, values: dict[str, Any]) -> None:
         request = urllib.request.Request(
             f"{self._address}_dash-update-component",
-            data=body(setup, self._name),
+            data=callback.body(values),
             headers={"Content-Type": "application/json"},
         )
         begun = time.monotonic()
         try:
-            with urllib.request.urlopen(request, timeout=300) as answer:
+            with urllib.request.urlopen(request, timeout=LONGEST) as answer:
                 content = answer.read()
                 if answer.status == 204:  # nobody waits for it any more
-                    self.given_up += 1
+                    self.count.given_up += 1
                     return
-        except OSError as error:
-            self.errors.append(repr(error))
+            words = callback.message(json.loads(content)["response"])
+        except (OSError, ValueError, KeyError) as error:
+            self.count.errors.append(repr(error))
             return
-        self.waits.append(time.monotonic() - begun)
-        told = json.loads(content)["response"]
-        words = told.get("message", {}).get("children", "")
         if words:
-            self.messages.append(words)
-        elif "headline" not in told:
-            self.errors.append(f"no headline in {content[:200]!r}")
+            self.count.messages.append(words)
+        else:
+            self.count.waits.append(time.monotonic() - begun)
 
 
-def resident(pid: int) -> float:
-    """The resident size of a process in MB."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1e3
+class Server:
+    """An explorer in a process of its own."""
+
+    def __init__(self, out: str, most: int) -> None:
+        command = [sys.executable, "-c", SERVER, out, str(most)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
+        self.address = self._line()
+
+    def kept(self) -> dict[str, int]:
+        """What the server's pool holds."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+        counts: dict[str, int] = json.loads(self._line())
+        return counts
+
+    def resident(self) -> float:
+        """Its resident size in MB."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1e3
+
+    def close(self) -> None:
+        with self._process as process:
+            process.terminate()
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        assert line, "the server has ended"
+        return line
 
 
-def load(users: int, seconds: float, out: str = "runs") -> dict[str, Any]:
-    """Start a server of its own, let users at it, and count."""
-    command = [sys.executable, "-c", START, out]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            address = server.stdout.readline().split()[0]
-            before = resident(server.pid)
-            end = time.monotonic() + seconds
-            people = [User(address, number, end) for number in range(users)]
-            sizes = []
-            for person in people:
-                person.start()
-            while any(person.is_alive() for person in people):
-                sizes.append(resident(server.pid))
-                time.sleep(1.0)
-            for person in people:
-                person.join()
-        finally:
-            server.terminate()
-    return told(people, before, sizes, seconds)
+def load(users: int, seconds: float, out: str = "runs", most: int = BYTES) -> dict[str, Any]:
+    """Start a server that keeps at most `most` bytes, let users at it, and count."""
+    server = Server(out, most)
+    try:
+        asked = callbacks(server.address)
+        first = User(server.address, asked, -1, 0.0)
+        for one in asked:  # what is imported and allocated once
+            first._ask(one, first._moved(1))
+        before, begun = server.resident(), time.monotonic()
+        people = [User(server.address, asked, k, begun + seconds) for k in range(users)]
+        for person in people:
+            person.start()
+        time.sleep(seconds / 2.0)
+        sizes = {"before": before, "at half": server.resident()}
+        for person in people:
+            person.join()
+        sizes["at the end"] = server.resident()
+        kept = server.kept()
+    finally:
+        server.close()
+    return told([first.count, *(person.count for person in people)], seconds, sizes, kept)
 
 
-def told(people: list[User], before: float, sizes: list[float], seconds: float) -> dict[str, Any]:
+def told(
+    counts: list[Count], seconds: float, sizes: dict[str, float], kept: dict[str, int]
+) -> dict[str, Any]:
     """The counts as plain numbers."""
-    waits = sorted(wait for person in people for wait in person.waits)
-    half = sizes[len(sizes) // 2 :]
+    waits = sorted(wait for one in counts for wait in one.waits)
+    messages = [words for one in counts for words in one.messages]
     return {
-        "users": len(people),
+        "load": "explore",
+        "users": len(counts) - 1,
         "seconds": seconds,
+        "load average": os.getloadavg()[0],
+        "cores": os.cpu_count(),
+        "networks": len(set().union(*(one.networks for one in counts))),
         "answers": len(waits),
-        "given up for a later move": sum(person.given_up for person in people),
-        "errors": [error for person in people for error in person.errors],
-        "messages": [words for person in people for words in person.messages],
+        "given up for a later move": sum(one.given_up for one in counts),
+        "errors": [error for one in counts for error in one.errors],
+        "messages": {words: messages.count(words) for words in sorted(set(messages))},
+        "busy": sum("busy" in words for words in messages),
         "median wait, s": statistics.median(waits) if waits else None,
-        "longest wait, s": waits[-1] if waits else None,
-        "resident before, MB": before,
-        "resident at most, MB": max(sizes),
-        "growth in the second half, MB": half[-1] - half[0],
+        "95 % of waits below, s": waits[int(0.95 * (len(waits) - 1))] if waits else None,
+        "resident, MB": sizes,
+        "growth in the second half, MB": sizes["at the end"] - sizes["at half"],
+        "kept": kept,
     }
 
 
@@ -155,9 +242,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--users", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--store", action="store_true", help=f"write {STORED.name}")
     asked = parser.parse_args()
     result = load(asked.users, asked.seconds)
-    print(json.dumps(result, indent=2))
+    text = json.dumps(result, indent=2)
+    print(text)
+    if asked.store:
+        STORED.write_text(text + "\n")
     sys.exit(1 if result["errors"] else 0)
 
 

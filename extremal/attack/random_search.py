@@ -70,7 +70,8 @@ def _search(
         share = _FIRST_SHARE * 0.5 ** sum(step > at * steps for at in _HALVED)
         trial = _changed(best[rows], inner, part, share, g)
         value = margin(net, part + trial, y[rows])
-        better = value < lowest[rows]
+        # On a plateau of margin 0 it wanders on, away from the edge, where rounding would undo it.
+        better = (value < lowest[rows]) | ((value == lowest[rows]) & (value <= 0))
         lowest[rows[better]] = value[better]
         best[rows[better]] = trial[better]
     return best

@@ -94,12 +94,7 @@ def certificate(
     _check.choice("norm", norm, NORMS)
     _check.choice("effort", effort, EFFORTS)
     _check.integer("batch", batch, minimum=1)
-    ball = Ball(norm, 0.0, box)
-    ball.bounds(x)
-    limits = ball.limits(x)  # the box as the attacks see it, in the points' dtype
-    if limits is not None:
-        low, high = (end.double().expand(x.shape[1]) for end in limits)
-        ball = Ball(norm, 0.0, (low, high))
+    ball = _boxed(norm, box, x)
     same = attacked is None or (isinstance(attacked, Tensor) and attacked.shape == x.shape)
     _check.require(same, "attacked", f"be None or like x, {tuple(x.shape)}", "another shape")
     if attacked is not None:
@@ -234,6 +229,17 @@ class _Work:
     def _in_norm(self, radii: Tensor) -> Tensor:
         """Radii in the norm asked for whose balls lie in l2 balls of the given radii."""
         return radii / self._x.shape[1] ** 0.5 if self._ball.norm == "linf" else radii
+
+
+def _boxed(norm: str, box: Box | None, x: Tensor) -> Ball:
+    """A ball with the box as the attacks see it, in the points' dtype."""
+    ball = Ball(norm, 0.0, box)
+    ball.bounds(x)
+    limits = ball.limits(x)
+    if limits is None:
+        return ball
+    low, high = (end.double().expand(x.shape[1]) for end in limits)
+    return Ball(norm, 0.0, (low, high))
 
 
 def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:

@@ -22,12 +22,14 @@ from extremal.cli.runs import (
     OutOption,
     RetriesOption,
     carry_out,
+    check_asked,
     tell_estimate,
     tell_failures,
 )
 from extremal.data import DataError
 from extremal.experiments import ClusterError, Experiment, Store
 from extremal.experiments.finding import BEGUN, from_runs, from_shipped, report_files
+from extremal.experiments.sweep import SWEEPS
 
 
 def _names(incomplete: str) -> list[str]:
@@ -68,6 +70,7 @@ def demo(
 
     Example:  extremal demo
     """
+    check_asked(jobs, None, 0)
     _run(ex.get("demo"), "quick", None, out, jobs, as_json)
 
 
@@ -108,6 +111,7 @@ def run(
     Example:  extremal run min-vidal-2024/figure-2 --scale quick
     """
     experiment = ex.get(name)
+    check_asked(jobs, cluster, retries)
     if dry_run:
         trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
         found = ex.estimate(trials, Store(out), _shipped_cost(experiment, scale))
@@ -129,8 +133,13 @@ def show(
 ) -> None:
     """Show ours against published, from the run folder or else from the shipped results.
 
+    A sweep is shown by its name too, sweeps/NAME, as it was when it last ended.
+
     Example:  extremal show min-vidal-2024/figure-2 --json
     """
+    if name.startswith(SWEEPS):
+        _tell(None, *_from_sweep(name, out), as_json)
+        return
     experiment = ex.get(name)
     if scale is not None:
         experiment.at(scale)  # type: ignore[arg-type]  # it checks the name
@@ -141,7 +150,17 @@ def show(
         raise ValueError(
             f"nothing is stored for {name}{where} in {out}; run it: extremal run {name}"
         )
-    _tell(*found, as_json)
+    _tell(experiment, *found, as_json)
+
+
+def _from_sweep(name: str, out: Path) -> tuple[dict[str, Any], list[Path]]:
+    """The summary of a sweep, whose record is the user's file, and its files."""
+    file = out / name / "summary.json"
+    if not file.is_file():
+        raise ValueError(
+            f"no sweep of the name {name} has ended in {out}; run it: extremal sweep FILE.toml"
+        )
+    return ex.load_summary(file), report_files(file.parent)
 
 
 def _run(
@@ -167,7 +186,7 @@ def _run(
     ex.write_summary(folder / "summary.json", summary)
     film = ex.film(experiment, scale, store, seeds)  # type: ignore[arg-type]
     report.write_report(summary, folder, film)
-    _tell(summary, report_files(folder), as_json)
+    _tell(experiment, summary, report_files(folder), as_json)
     if done.failed:
         raise typer.Exit(1)
 
@@ -204,15 +223,17 @@ def _shipped_cost(experiment: Experiment, scale: str) -> float | None:
     return float(found[0]["seconds"]) / computed if computed else None
 
 
-def _tell(summary: dict[str, Any], files: list[Path], as_json: bool) -> None:
-    experiment = ex.get(summary["experiment"])
+def _tell(
+    experiment: Experiment | None, summary: dict[str, Any], files: list[Path], as_json: bool
+) -> None:
     names = [str(path) for path in files]
     if as_json:
         keys = ("experiment", "scale", "trials", "rows")
         print(json.dumps({**{key: summary[key] for key in keys}, "files": names}, indent=2))
         return
     console = _console()
-    console.print(report.rows_table(summary))
+    if summary["rows"]:
+        console.print(report.rows_table(summary))
     tell_failures(experiment, summary)
     for path in names:
         console.print(path, markup=False, highlight=False, soft_wrap=True)

@@ -15,6 +15,7 @@ from extremal import experiments as ex
 from extremal.cli.asked import say
 from extremal.cli.progress import shown_progress
 from extremal.experiments import Estimate, Experiment, RunReport, Store, Trial
+from extremal.experiments.runner import executor_for
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder that holds the runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -26,14 +27,21 @@ ClusterOption = Annotated[
     str | None,
     typer.Option(help="A Dask scheduler, tcp://host:8786: trials run on its workers."),
 ]
-RetriesOption = Annotated[
-    int, typer.Option(help="How often a trial is tried again whose worker dies.")
-]
+RetriesOption = Annotated[int, typer.Option(help="How often a trial is tried again that dies.")]
 DryOption = Annotated[
     bool, typer.Option("--dry-run", help="Only say how many trials are left and what they cost.")
 ]
 _FAILURES = 5  # how many are printed
 _HOUR = 3600.0
+
+
+def check_asked(jobs: int | None, cluster: str | None, retries: int) -> None:
+    """ValueError where a run would refuse its options, before anything is begun."""
+    if cluster is not None and jobs is not None:
+        raise ValueError(
+            f"--jobs must be left out with --cluster, whose workers have threads, got {jobs}"
+        )
+    executor_for(1 if jobs is None else jobs, cluster, retries)
 
 
 def carry_out(
@@ -45,10 +53,6 @@ def carry_out(
     retries: int,
 ) -> RunReport:
     """Run the trials, with a progress bar."""
-    if cluster is not None and jobs is not None:
-        raise ValueError(
-            f"--jobs must be left out with --cluster, whose workers have threads, got {jobs}"
-        )
     with shown_progress(name) as shown:
         return ex.run(
             trials,
@@ -87,13 +91,17 @@ def tell_estimate(
         say(f"With {count} at a time about {hours / min(count, left):.3g} hours.")
 
 
-def tell_failures(experiment: Experiment, summary: dict[str, Any]) -> None:
-    """Say how many trials are done, and why the first of the others failed."""
+def tell_failures(experiment: Experiment | None, summary: dict[str, Any]) -> None:
+    """Say how many trials are done, and why the first of the others failed.
+
+    Without the experiment all of a trial's parameters are named, not only those that vary.
+    """
     counts = summary["trials"]
     say(f"{counts['done']} of {counts['total']} trials done, {counts['failed']} failed.")
     for failure in summary["failures"][:_FAILURES]:
-        varied = experiment.varied(failure["params"]).items()
-        trial = ", ".join(f"{name} = {value}" for name, value in varied)
+        params = failure["params"]
+        varied = params if experiment is None else experiment.varied(params)
+        trial = ", ".join(f"{name} = {value}" for name, value in varied.items())
         reason = failure["reason"].splitlines()[0]
         say(f"failed: {trial}, seed {failure['seed']}: {reason}")
     if len(summary["failures"]) > _FAILURES:

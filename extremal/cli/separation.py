@@ -88,11 +88,9 @@ def _read(name: str, size: int) -> tuple[Dataset, Dataset | None]:
         return data.load(name, progress=sys.stderr.isatty())
     if not Path(name).is_dir():
         return read_file(name, "DATA"), None
-    parts = [Path(name) / part for part in ("train", "test")]
-    whole = all(part.is_dir() for part in parts)
+    whole = all((Path(name) / part).is_dir() for part in ("train", "test"))
     _check.require(whole, "DATA", "hold the folders train and test", Path(name))
-    learn, test = (data.load_folder(part, size=size) for part in parts)
-    return learn, test
+    return data.load_split(name, size=size, progress=sys.stderr.isatty())
 
 
 def _some(

@@ -14,7 +14,8 @@ from rich.table import Table
 from extremal import experiments as ex
 from extremal.cli.asked import say
 from extremal.cli.runs import JsonOption, OutOption
-from extremal.experiments import Store, maintain
+from extremal.experiments import Experiment, Store, maintain
+from extremal.experiments.finding import begun, begun_seeds
 
 app = typer.Typer(
     help="The folder of finished trials: list, check, compact, export, import.",
@@ -91,13 +92,23 @@ def export(
     """
     keys = None
     if experiment:
-        records = [ex.get(name) for name in experiment]
-        keys = [trial.key for record in records for s in ex.SCALES for trial in record.trials(s)]
+        keys = [key for name in experiment for key in _keys(ex.get(name), out)]
     count = maintain.export(Store(out), file, keys)
     if as_json:
         print(json.dumps({"trials": count, "file": str(file)}, indent=2))
     else:
         say(f"{count} trials in {file}.")
+
+
+def _keys(experiment: Experiment, out: Path) -> list[str]:
+    """The keys of its trials at every scale, with the seeds that it was run with."""
+    found = []
+    for scale in ex.SCALES:
+        numbers: set[int | None] = {None}
+        if begun(experiment, scale, out):
+            numbers.add(begun_seeds(experiment, scale, out))
+        found += [trial.key for seeds in numbers for trial in experiment.trials(scale, seeds)]
+    return found
 
 
 @app.command(name="import")

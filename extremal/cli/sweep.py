@@ -20,6 +20,7 @@ from extremal.cli.runs import (
     OutOption,
     RetriesOption,
     carry_out,
+    check_asked,
     note,
     tell_estimate,
     tell_failures,
@@ -48,6 +49,7 @@ def sweep(
 
     Example:  extremal sweep spread.toml --dry-run
     """
+    check_asked(jobs, cluster, retries)
     sys.path.insert(0, str(file.absolute().parent))
     record = ex.read_sweep(file)
     trials, store = record.trials("paper"), Store(out)

@@ -4,7 +4,7 @@ from extremal.data.clusters import Clusters, correlated_centers, random_centers
 from extremal.data.dataset import Dataset
 from extremal.data.features import load_features
 from extremal.data.fetch import DataError
-from extremal.data.folders import ImageFolder, image_folder, load_folder
+from extremal.data.folders import ImageFolder, image_folder, load_folder, load_split
 from extremal.data.images import load, published_split
 from extremal.data.manifold import ManifoldCells
 from extremal.data.mixture import OrthonormalMixture
@@ -27,6 +27,7 @@ __all__ = [
     "load",
     "load_features",
     "load_folder",
+    "load_split",
     "published_split",
     "random_centers",
     "separated_points",

@@ -119,8 +119,9 @@ def checked_box(box: object, x: Tensor) -> Box:
     if not any(isinstance(end, Tensor) for end in box):
         low, high = _check.number("box", low), _check.number("box", high)
         _check.require(low < high, "box", "have low < high", box)
-        inside = bool((x >= low).all() & (x <= high).all())
-        seen = f"x in [{float(x.min()):g}, {float(x.max()):g}]"
+        least, most = x.min(), x.max()  # no mask as large as the data
+        inside = bool((least >= low) & (most <= high))
+        seen = f"x in [{float(least):g}, {float(most):g}]"
         _check.require(inside, "box", f"contain every coordinate of x, here {box}", seen)
         return low, high
     fits = all(isinstance(end, Tensor) and end.shape == x.shape[1:] for end in box)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -78,13 +78,44 @@ def load_folder(
     interpolation: Interpolation = "bicubic",
     progress: bool | Progress = False,
 ) -> Dataset:
-    """All images of an `image_folder` as points x (n, 3 size^2) in [0, 1], planes one by one."""
+    """All images of an `image_folder` as points x (n, 3 size^2) in [0, 1], planes one by one.
+
+    float32, 12 size^2 bytes an image: 12 KB at size 32, 0.6 MB at 224.
+    """
     _check.integer("size", size, minimum=1)
-    found = image_folder(path, interpolation=interpolation)
+    return _loaded(image_folder(path, interpolation=interpolation), size, progress)
+
+
+def load_split(
+    path: str | os.PathLike[str],
+    *,
+    size: int = 32,
+    interpolation: Interpolation = "bicubic",
+    progress: bool | Progress = False,
+) -> tuple[Dataset, Dataset]:
+    """The folders `train` and `test` below a folder, each as by `load_folder`.
+
+    Classes are known by their names and numbered as in `train`. Some may be missing in `test`; one
+    that `train` lacks is a ValueError.
+    """
+    _check.integer("size", size, minimum=1)
+    root = as_path(path)
+    parts = [root / name for name in ("train", "test")]
+    whole = all(part.is_dir() for part in parts)
+    _check.require(whole, "path", "hold the folders train and test", root)
+    learn, test = (image_folder(part, interpolation=interpolation) for part in parts)
+    strange = sorted(set(test.classes) - set(learn.classes))
+    _check.require(not strange, "path", "have each class of test in train", strange)
+    numbers = torch.tensor([learn.classes.index(name) for name in test.classes])
+    test = replace(test, classes=learn.classes, y=numbers[test.y])
+    return _loaded(learn, size, progress), _loaded(test, size, progress)
+
+
+def _loaded(found: ImageFolder, size: int, progress: bool | Progress) -> Dataset:
     x = torch.empty(len(found), 3 * size * size)
     with Bar("images", len(found), progress) as bar:
         for row, file in enumerate(found.files):
-            x[row] = read_image(file, size, interpolation).flatten()
+            x[row] = read_image(file, size, found.interpolation).flatten()
             bar.done(row + 1)
     return Dataset(x, found.y, box=(0.0, 1.0))
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from extremal import _check
 from extremal.data.dataset import Dataset
 from extremal.data.mixture import orthonormal
-from extremal.data.separated import balanced_labels
+from extremal.data.separated import balanced_labels, check_cells
 
 Kind = Literal["sphere", "torus", "smooth"]
 _TRIES = 1000  # rounds of draws on the sphere
@@ -52,6 +52,7 @@ class ManifoldCells:
         _check.require(self.gap < most, "gap", f"be below {most:g}", gap)
         _check.generator("generator", generator)
         self.cell_axes = intrinsic + 1 if kind == "sphere" else intrinsic
+        check_cells("intrinsic", intrinsic, 2, self.cell_axes)
         self.labels = balanced_labels(2**self.cell_axes, generator)
         self.frame = orthonormal(flat, dim, generator if rotated else None)  # (flat, dim)
         self._waves = 3.0 * torch.randn(

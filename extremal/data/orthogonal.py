@@ -60,12 +60,13 @@ class OrthogonalClusters(Clusters):
 
         sigma becomes the spread alpha, since N(0, sigma^2 I) / sqrt(dim) has alpha^2/dim a
         coordinate, and an l2 radius r becomes r / sqrt(dim): sqrt(d/k) is their 1/sqrt(K), and
-        sqrt(d/2) their sqrt(2)/2. For orthogonal features of equal length along the axes.
+        sqrt(d/2) their sqrt(2)/2. For orthogonal features of equal length along the axes alone:
+        that mixture takes no basis, so that there is none for features in a random position.
         """
         unit = self.centers / math.sqrt(self.dim)
         axes = torch.eye(self.count, self.dim, dtype=torch.float64)
         plain = torch.allclose(unit, axes, rtol=0.0, atol=1e-12)
-        rule = "lie along the first axes with length sqrt(dim)"
+        rule = "lie along the first axes with length sqrt(dim) (no generator, norms or cosine)"
         _check.require(plain, "features", rule, self)
         return OrthonormalMixture(self.dim, self.positive, self.negative, self.sigma)
 

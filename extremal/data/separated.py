@@ -12,6 +12,7 @@ from extremal import _check
 from extremal.data.dataset import Dataset
 
 _TRIES = 200  # draws for each point that is wanted
+_MOST_CELLS = 1 << 20
 
 
 def separated_points(
@@ -80,6 +81,7 @@ class LatticeCells:
         rule = f"be below half the lattice's spacing, {0.5 / side:g}"
         _check.require(self.noise < 0.5 / side, "noise", rule, noise)
         self.offset = _check.number("offset", offset, above=0.0, maximum=0.5)
+        check_cells("dim", dim, self.side, self.axes)
         self.labels = balanced_labels(self.side**self.axes, generator)
 
     def __repr__(self) -> str:
@@ -122,6 +124,13 @@ class LatticeCells:
         x = self.centers[group]
         x[:, : self.axes] += self.noise * (2.0 * shake - 1.0)
         return Dataset(x.to(dtype), self.labels[group], group, (0.0, 1.0), self)
+
+
+def check_cells(name: str, value: int, side: int, axes: int) -> None:
+    """Require that side^axes cells, which `value` leads to, are at most 2^20."""
+    most = math.floor(math.log(_MOST_CELLS) / math.log(side) + 1e-9)
+    rule = f"be at most {value - axes + most}, for {side}^{most} cells"
+    _check.require(axes <= most, name, rule, value)
 
 
 def balanced_labels(count: int, generator: torch.Generator) -> Tensor:

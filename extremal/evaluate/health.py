@@ -94,13 +94,24 @@ def plain_steps_miss(
     )
 
 
+def constant(out: Tensor, y: Tensor) -> HealthWarning | None:
+    """The outputs, (n,) or (n, C), are the same at all points, though several labels occur."""
+    if len(torch.unique(y)) < 2 or not bool((out == out[0]).all()):
+        return None
+    return HealthWarning(
+        "constant",
+        "the network gives the same output at every point: it has learned nothing that can be "
+        "attacked, its neurons may all be silent; look at its training",
+    )
+
+
 def probabilities(out: Tensor, y: Tensor) -> HealthWarning | None:
     """The outputs, (n,) or (n, C), look like probabilities.
 
     Several: all in [0, 1] with rows that sum to 1. One: in [0, 1] though both labels occur, so that
     its sign can't tell the classes apart.
     """
-    inside = bool(((out >= 0) & (out <= 1)).all())
+    inside = bool(((out >= 0) & (out <= 1)).all()) and constant(out, y) is None
     if out.ndim == 1:
         alike = inside and len(torch.unique(y)) > 1
     else:

@@ -31,6 +31,7 @@ def checked(
     found, search_warning = _searched(task, found)
     found, step_warning = _stepped(task, found)
     return found, [
+        health.constant(out, task.test.y),
         health.probabilities(out, task.test.y),
         health.margins_of_rounding(margins, out, task.dtype),
         health.zero_gradients(_gradients(task, margins)),

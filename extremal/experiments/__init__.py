@@ -1,6 +1,6 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
-from extremal.experiments.cluster import ClusterError
+from extremal.experiments.connection import ClusterError
 from extremal.experiments.estimate import Estimate, estimate
 from extremal.experiments.files import StoreError
 from extremal.experiments.movies import film

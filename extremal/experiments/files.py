@@ -30,6 +30,12 @@ def write_whole(path: Path, data: bytes) -> None:
         _files.write_whole(path, data, make_folders=True)
 
 
+def write_new(path: Path, data: bytes) -> bool:
+    """The same where there is no such file; one that is there stays, and this is False."""
+    with _store_errors():
+        return _files.write_whole(path, data, make_folders=True, new=True)
+
+
 def read_whole(path: Path) -> bytes | None:
     """The content of a file, or None where there is none."""
     with _store_errors():

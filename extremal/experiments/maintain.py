@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import json
 import os
 import re
 import tarfile
 import uuid
-from collections import defaultdict
+import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +25,7 @@ from extremal.experiments.store import Store
 
 _MEMBER = re.compile(r"trials/([0-9a-f]{2})/(\1[0-9a-f]{62})\.(json|safetensors)")
 _ENDINGS = (".json", ".safetensors")
+_END = "trials/END"  # the last member of an archive, without which it is not whole
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class Compacted:
 
 def overview(store: Store) -> list[dict[str, Any]]:
     """One row a study: its trials that are done and that failed, and their seconds."""
+    _require_store(store)
     rows: dict[str, dict[str, Any]] = {}
     for key in store.all_keys():
         record = store.record(key)
@@ -100,21 +104,24 @@ def compact(store: Store) -> Compacted:
     in a pack, or in both, so that others may read, write and compact the store meanwhile.
     """
     _require_store(store)
-    groups: defaultdict[str, list[str]] = defaultdict(list)
-    for key in store.all_keys():
-        groups[key[:2]].append(key)
     before = _count(store)
-    for start, keys in groups.items():
-        _compact(store, start, keys)
+    starts = {path.name for path in (store.root / "trials").glob("??")}
+    starts |= {path.name[:2] for path in store.index.pack_files()}
+    for start in sorted(starts):
+        _compact(store, start)
     store.index.forget()
     return Compacted(before, _count(store))
 
 
-def _compact(store: Store, start: str, keys: list[str]) -> None:
-    old = [path for path in store.index.pack_files() if path.name.startswith(start)]
+def _compact(store: Store, start: str) -> None:
+    # What is there now: others may have written, packed and copied since the last part was done.
+    packs = [path for path in store.index.pack_files() if path.name.startswith(start)]
+    old = {path: store.index.load_pack(path) for path in packs}
+    earlier = {key: entry for inside in old.values() for key, entry in inside.items()}
+    single = {path.stem: path for path in (store.root / "trials" / start).glob("[!.]*.json")}
     loose: dict[Path, bundle.Stamp | None] = {}
     entries: dict[str, Entry] = {}
-    for key in keys:
+    for key in sorted({*single, *earlier}):
         path = store.file(key)
         stamp, text = stamp_of(path), read_whole(path)
         record = store.record(key)
@@ -124,20 +131,34 @@ def _compact(store: Store, start: str, keys: list[str]) -> None:
         if text is not None:
             loose[path] = stamp
             entries[key] = Entry(key, text, None, arrays)
-        elif (packed := store.index.packed(key)) is not None:
-            entries[key] = Entry(key, packed.text, None, arrays)
+        elif key in earlier:
+            entries[key] = Entry(key, earlier[key].text, None, arrays)
     if not entries or (not loose and len(old) == 1):
         return
     new = store.index.add_pack(start, entries)
-    written = read_whole(new)
-    assert written is not None
-    assert bundle.load(written).keys() == entries.keys()  # before anything is removed
+    if not _there(new, entries):
+        return
     for path, stamp in loose.items():
         if stamp_of(path) == stamp:
             path.unlink(missing_ok=True)
-    for path in old:
-        if path != new:
+    for path, inside in old.items():
+        if path != new and inside.keys() <= entries.keys():
             path.unlink(missing_ok=True)
+
+
+def _there(pack: Path, entries: dict[str, Entry]) -> bool:
+    """Whether a pack is there, read again before anything is removed that it replaces.
+
+    Somebody else who compacts the store may have put it into a larger one already.
+    """
+    data = read_whole(pack)
+    try:
+        whole = data is None or bundle.load(data) == entries
+    except ValueError:
+        whole = False
+    if not whole:
+        raise StoreError(f"cannot write {pack}: it is not what was written; nothing was removed")
+    return data is not None
 
 
 def _count(store: Store) -> int:
@@ -151,7 +172,7 @@ def export(store: Store, path: str | Path, keys: Iterable[str] | None = None) ->
     It holds the files of the trials as they stand in a store, so that `tar` alone can unpack it.
     """
     _require_store(store)
-    target, count = Path(path), 0
+    target, written = Path(path), list[str]()
     require(target.name.endswith((".tar", ".tar.gz")), "path", "end in .tar or .tar.gz", target)
     partial = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
@@ -160,29 +181,42 @@ def export(store: Store, path: str | Path, keys: Iterable[str] | None = None) ->
                 packed = store.packed(key)
                 if packed is not None:
                     _add(archive, key, packed)
-                    count += 1
+                    written.append(key)
+            _add_file(archive, _END, _end(written))
         os.replace(partial, target)
     except OSError as error:
         raise StoreError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-    return count
+    return len(written)
 
 
 def _add(archive: tarfile.TarFile, key: str, packed: Packed) -> None:
     # Arrays first, as in a store: whoever unpacks half of it has whole trials only.
     for data, ending in ((packed.arrays, ".safetensors"), (packed.text, ".json")):
         if data is not None:
-            member = tarfile.TarInfo(f"trials/{key[:2]}/{key}{ending}")
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+            _add_file(archive, f"trials/{key[:2]}/{key}{ending}", data)
+
+
+def _add_file(archive: tarfile.TarFile, name: str, data: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = len(data)
+    archive.addfile(member, io.BytesIO(data))
+
+
+def _end(keys: Iterable[str]) -> bytes:
+    """What an archive with these trials ends with: how many there are, and a checksum."""
+    names = [*keys]
+    digest = hashlib.sha256("".join(f"{key}\n" for key in names).encode()).hexdigest()
+    return json.dumps({"trials": len(names), "sha256": digest}).encode() + b"\n"
 
 
 def merge(store: Store, source: str | Path) -> Merged:
     """Bring the trials of another store, a folder or a file of `export`, into this one.
 
-    Each is verified first. What is finished here stays; a finished one replaces a failed one.
+    Each is verified first. What is finished here stays; a finished one replaces a failed one. A
+    file that is damaged or ends too early is a StoreError, after what could be had of it was taken.
     """
     origin, merged = Path(source), Merged()
     trials = _from_store(origin, merged) if origin.is_dir() else _from_archive(origin, merged)
@@ -217,25 +251,40 @@ def _from_store(folder: Path, merged: Merged) -> Iterator[tuple[str, Packed]]:
 
 def _from_archive(path: Path, merged: Merged) -> Iterator[tuple[str, Packed]]:
     arrays: dict[str, bytes] = {}
+    keys, end = list[str](), b""
     try:
         with tarfile.open(path) as archive:
-            for member in archive:
-                match = _MEMBER.fullmatch(member.name)
-                require(match is not None, f"{path}", "hold trials only", member.name)
-                content = archive.extractfile(member)
+            for name, content in _files(archive, path):
+                if name == _END:
+                    end = content
+                    break
+                match = _MEMBER.fullmatch(name)
+                require(match is not None, f"{path}", "hold trials only", name)
                 assert match is not None
-                require(content is not None, f"{path}", "hold files only", member.name)
-                assert content is not None
                 if match[3] == "safetensors":
-                    arrays[match[2]] = content.read()
+                    arrays[match[2]] = content
                     continue
-                packed = _whole(match[2], content.read(), arrays.pop(match[2], None))
+                keys.append(match[2])
+                packed = _whole(match[2], content, arrays.pop(match[2], None))
                 if packed is None:
-                    merged.damaged.append(f"{path}: {member.name}")
+                    merged.damaged.append(f"{path}: {name}")
                 else:
                     yield match[2], packed
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise StoreError(f"cannot read {path}: {error}") from error
+    except (OSError, EOFError, KeyError, tarfile.TarError, zlib.error) as error:
+        why = str(error).partition("\n")[0].removesuffix(":")
+        taken = f"; {merged.added} trials were taken" if keys else ""
+        raise StoreError(f"cannot read {path}: {why}{taken}") from error
+    if end != _end(keys):
+        raise StoreError(f"{path} is cut short: {merged.added} trials were taken")
+
+
+def _files(archive: tarfile.TarFile, path: Path) -> Iterator[tuple[str, bytes]]:
+    """The files of an archive by name; ValueError where it has links or the like."""
+    for member in archive:
+        content = archive.extractfile(member) if member.isreg() else None
+        require(content is not None, f"{path}", "hold files only", member.name)
+        assert content is not None
+        yield member.name, content.read()
 
 
 def _whole(key: str, text: bytes, arrays: bytes | None) -> Packed | None:

@@ -44,9 +44,9 @@ class Processes(Executor):
                 tally.tell(team.running())
                 team.take_in()
             finished = True
+            tally.tell(running=0)
         finally:
             team.disband(at_once=not finished)
-        tally.tell(running=0)
 
 
 class _Team:

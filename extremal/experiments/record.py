@@ -54,6 +54,13 @@ class Claim:
 
     Beside the mean stands the range of the trials, or with `interval` "share", for values of 0 and
     1, the interval that holds the probability of 1 with 95 % confidence (Wilson 1927).
+
+    With `interval` "exponential" or "power" ours is a slope with its 95 % interval, fitted to the
+    points (`against`, value) of all matching trials together (`experiments.fit`): doublings of the
+    value for each step of `against`, or the exponent of a power law. Both may be lists of one
+    length; `against` may be a parameter. A value of null, which could not be measured, is left out.
+    "lead" has the residual of the first over that of the second. "below" and "above" judge by the
+    interval's ends.
     """
 
     quantity: str
@@ -64,7 +71,8 @@ class Claim:
     where: Mapping[str, Any] = field(default_factory=dict)
     rule: Rule = "near"
     scales: tuple[Scale, ...] = ("quick", "paper")
-    interval: Literal["range", "share"] = "range"
+    interval: Literal["range", "share", "exponential", "power", "lead"] = "range"
+    against: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 A process of its own, so that a trial that dies takes nothing along, a Dask worker of many threads
 computes many trials without their sharing Python's lock or torch's settings, and one that nobody
-waits for any more is ended at once. The processes are kept for the next trial, for a minute.
+waits for any more is ended at once. The processes are kept for the next trial of the same run, for
+a minute; another run has processes of its own, since modules may have changed on the disk since.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import pickle
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from distributed import get_worker
 
-from extremal.experiments.processes import died
-from extremal.experiments.sealed import Packed, pack_failure
+from extremal.experiments.files import StoreError
+from extremal.experiments.sealed import Packed
 from extremal.experiments.store import Store
 from extremal.experiments.trial import Trial
 from extremal.experiments.worker import Worker, first_words
@@ -28,38 +29,37 @@ _EVERY = 0.25  # seconds between looks at whether somebody still waits
 _STARTS = 3
 _WANTED = ("executing", "long-running", "resumed")
 _IDLE = 60.0  # seconds that a process waits for the next trial
-_idle: dict[Worker, float] = {}  # since when
+_idle: dict[Worker, tuple[str, float]] = {}  # of which run, and since when
 _janitors: list[threading.Thread] = []  # one, where a process waits
 _lock = threading.Lock()
 
 
-def compute_on_cluster(asked: bytes) -> Packed:
-    """Compute a trial on this Dask worker and return what came of it.
+def compute_on_cluster(asked: bytes) -> Packed | str:
+    """Compute a trial on this Dask worker: what came of it, or how the process died that did.
 
-    `asked` are a trial, the client's store, the name of a file in it, the number of retries and the
-    name of the task. Where this machine has the client's store, which that file tells, a result
-    that is there already is returned, and a new one is put there too, so that it stays if the
-    client dies. Raises the `DataError` that the trial met.
+    `asked` are a trial, the client's store, the name of a file in it and the name of the task.
+    Where this machine has the client's store, which that file tells, a result that is there already
+    is returned, and a new one is put there too, so that it stays if the client dies. Raises the
+    `DataError` that the trial met.
     """
-    trial, root, token, retries, key = pickle.loads(asked)
+    trial, root, token, key = pickle.loads(asked)
     store = Store(root) if Path(root, token).is_file() else None
-    there = None if store is None else store.packed(trial.key)
+    there = None
+    if store is not None:
+        with suppress(StoreError):  # as if it were another machine's
+            there = store.packed(trial.key)
     if there is not None and there.done:
         return there
-    how = ""
-    for _ in range(retries + 1):
-        answer = _attempt(trial, key)
-        if isinstance(answer, Packed):
-            if store is not None:
-                store.put(trial.key, answer)
-            return answer
-        how = answer
-    return pack_failure(trial, died(how, retries + 1), 0.0)
+    answer = _attempt(trial, token, key)
+    if isinstance(answer, Packed) and store is not None:
+        with suppress(StoreError):  # Whether it can be stored is for the client to say.
+            store.put(trial.key, answer)
+    return answer
 
 
-def _attempt(trial: Trial, key: str) -> Packed | str:
+def _attempt(trial: Trial, token: str, key: str) -> Packed | str:
     """What came of a trial, or how the process died that computed it."""
-    worker = _take()
+    worker = _take(token)
     worker.give(trial)
     try:
         while not first_words([worker], _EVERY):
@@ -68,24 +68,33 @@ def _attempt(trial: Trial, key: str) -> Packed | str:
     except EOFError:
         return worker.stop(at_once=False)
     except ValueError:  # data that can't be had: the process itself is well
-        _give_back(worker)
+        _give_back(worker, token)
         raise
     except BaseException:
         worker.stop(at_once=True)
         raise
     assert isinstance(answer, Packed)
-    _give_back(worker)
+    _give_back(worker, token)
     return answer
 
 
-def _take() -> Worker:
-    """A process that is ready."""
+def _take(token: str) -> Worker:
+    """A process that is ready: one that this run has used, or a new one; those of others end."""
+    found = None
     with _lock:
-        while _idle:
-            worker, _ = _idle.popitem()
-            if worker.process.is_alive():
-                return worker
-            worker.stop(at_once=True)
+        for worker, (owner, _) in list(_idle.items()):
+            fit = owner == token and worker.process.is_alive()
+            if fit and found is not None:
+                continue
+            del _idle[worker]
+            if fit:
+                found = worker
+            else:
+                worker.stop(at_once=True)
+    return _start() if found is None else found
+
+
+def _start() -> Worker:
     for _ in range(_STARTS):
         with _children_allowed():
             worker = Worker(None)
@@ -98,10 +107,10 @@ def _take() -> Worker:
     raise RuntimeError(f"processes for trials do not start on this worker ({how})")
 
 
-def _give_back(worker: Worker) -> None:
+def _give_back(worker: Worker, token: str) -> None:
     worker.trial = None
     with _lock:
-        _idle[worker] = time.monotonic()
+        _idle[worker] = token, time.monotonic()
         if not _janitors:
             _janitors.append(threading.Thread(target=_send_home, daemon=True))
             _janitors[0].start()
@@ -113,7 +122,7 @@ def _send_home() -> None:
         time.sleep(_IDLE / 10.0)
         with _lock:
             late = time.monotonic() - _IDLE
-            for worker in [worker for worker, since in _idle.items() if since < late]:
+            for worker in [worker for worker, (_, since) in _idle.items() if since < late]:
                 del _idle[worker]
                 worker.stop(at_once=True)
             if not _idle:

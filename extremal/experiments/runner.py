@@ -41,16 +41,15 @@ def run(
     One job runs in this process; several run in worker processes, which write their results
     themselves and end when this process does, however it ends. With the address of a Dask scheduler
     as `cluster` they run on its workers instead, and results come back to this store. An exception
-    in a trial is stored as its failure and the rest goes on; a trial whose worker dies is tried
-    `retries` times more. `progress` is called with (done, failed, total, running) at each change,
-    where `done` counts the trials that were finished before; `notice` with lines about a cluster,
-    such as the link to its dashboard. `StoreError`, `DataError`, `ClusterError` and Ctrl-C end the
-    run: what is finished stays, and of a trial whose data can't be had nothing is stored.
+    in a trial is stored as its failure and the rest goes on; a trial that dies, with its process or
+    with its Dask worker, is tried `retries` times more in all. `progress` is called with (done,
+    failed, total, running) at each change, where `done` counts what was finished before, too;
+    `notice` with lines about a cluster, such as the link to its dashboard. `StoreError`,
+    `DataError`, `ClusterError` and Ctrl-C end the run: what is finished stays, and of a trial whose
+    data can't be had nothing is stored.
     """
-    integer("jobs", jobs, minimum=1)
-    integer("retries", retries, minimum=0)
     start = time.perf_counter()
-    executor = _executor(jobs, cluster, retries, notice or (lambda line: None))
+    executor = executor_for(jobs, cluster, retries, notice)
     store.prepare()
     distinct = {trial.key: trial for trial in trials}
     pending = store.without(distinct.values())
@@ -60,9 +59,12 @@ def run(
     return RunReport(tally.done, tally.skipped, tally.failed, time.perf_counter() - start)
 
 
-def _executor(
-    jobs: int, cluster: str | None, retries: int, notice: Callable[[str], None]
+def executor_for(
+    jobs: int, cluster: str | None, retries: int, notice: Callable[[str], None] | None = None
 ) -> Executor:
+    """Where `run` computes; ValueError where it would refuse, of which nothing is left then."""
+    integer("jobs", jobs, minimum=1)
+    integer("retries", retries, minimum=0)
     if cluster is not None:
-        return Cluster(cluster, retries, notice)
+        return Cluster(cluster, retries, notice or (lambda line: None))
     return Here() if jobs == 1 else Processes(jobs, retries)

@@ -22,7 +22,13 @@ import safetensors.torch
 from torch import Tensor
 
 from extremal.experiments.bundle import Entry, stamp_of
-from extremal.experiments.files import StoreError, read_whole, remove_stale, write_whole
+from extremal.experiments.files import (
+    StoreError,
+    read_whole,
+    remove_stale,
+    write_new,
+    write_whole,
+)
 from extremal.experiments.index import Index
 from extremal.experiments.sealed import (
     Packed,
@@ -36,7 +42,9 @@ from extremal.experiments.trial import Outcome, Trial
 
 _log = logging.getLogger(__name__)
 _HOUR = 3600.0
+_MONTH = 30 * 24 * _HOUR
 _TRIALS = "trials"
+TOKENS = ".cluster-*"  # the names of files by which clients on a cluster are known
 
 
 @dataclass(frozen=True)
@@ -82,8 +90,7 @@ class Store:
 
     def has(self, trial: Trial) -> bool:
         """Whether the trial is finished and its files are whole; a failed one is not finished."""
-        record = self.record(trial.key)
-        return record is not None and record["status"] == "done"
+        return self._done(trial.key)
 
     def read(self, trial: Trial) -> Stored | None:
         """What is stored of a trial, or None; damaged files are logged by name and set aside."""
@@ -127,13 +134,21 @@ class Store:
 
     def put(self, key: str, packed: Packed) -> None:
         """Store what came of the trial with that key, unless it is finished already."""
-        record = self.record(key)
-        if record is not None and record["status"] == "done":
+        if self._done(key):
             return
         path = self.file(key)
+        if not packed.done:
+            # Another client may finish it at this very moment: what is there is looked at again.
+            if not write_new(path, packed.text) and not self._done(key):
+                write_whole(path, packed.text)
+            return
         if packed.arrays is not None:
             write_whole(path.with_suffix(".safetensors"), packed.arrays)
         write_whole(path, packed.text)
+
+    def _done(self, key: str) -> bool:
+        record = self.record(key)
+        return record is not None and record["status"] == "done"
 
     def packed(self, key: str) -> Packed | None:
         """What is stored of the trial with that key as bytes, ready for another store."""
@@ -157,6 +172,7 @@ class Store:
             raise StoreError(f"cannot write {folder}: {error.strerror or error}") from error
         remove_stale(folder.glob("*/.*.tmp"), age=_HOUR)
         remove_stale(self.root.glob(".*.tmp"), age=_HOUR)
+        remove_stale(self.root.glob(TOKENS), age=_MONTH)
 
     def all_keys(self) -> Iterator[str]:
         """The keys of all trials that the store has anything of, in order."""

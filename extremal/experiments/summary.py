@@ -10,6 +10,7 @@ from typing import Any
 
 from extremal._check import require
 from extremal.experiments.files import StoreError, json_file, read_whole, write_whole
+from extremal.experiments.fit import FITS
 from extremal.experiments.panels import check_where, look_up, matching, resolve, spread
 from extremal.experiments.record import MARKS, Claim, Experiment, Scale, Settings
 from extremal.experiments.store import Store, Stored
@@ -140,12 +141,34 @@ def _spread(
 ) -> tuple[float | None, float | None, float | None]:
     """Mean, minimum and maximum of the claim's value over the matching trials, or an interval."""
     check_where(claim.quantity, where, trials)
+    if claim.interval in FITS:
+        return _fitted(claim, matching(where, done))
     values = [look_up(claim.value, stored) for stored in matching(where, done)]
     scalar = all(value is None or isinstance(value, int | float) for value in values)
     require(scalar, claim.value, f"be a number for {claim.quantity!r}", values)
     if values and claim.interval == "share":
         return _wilson(claim.value, values)
     return spread(values) if values else (None, None, None)
+
+
+def _fitted(
+    claim: Claim, found: Sequence[Stored]
+) -> tuple[float | None, float | None, float | None]:
+    """The slope of one fit to the points of all these trials, and the ends of its interval."""
+    if not found:
+        return None, None, None
+    points: list[tuple[Any, Any]] = []
+    for stored in found:
+        known = claim.against in stored.trial.params
+        places = stored.trial.params[claim.against] if known else look_up(claim.against, stored)
+        values = look_up(claim.value, stored)
+        both = [each if isinstance(each, list) else [each] for each in (places, values)]
+        rule = f"be as long as {claim.against!r}, {len(both[0])}"
+        require(len(both[0]) == len(both[1]), claim.value, rule, len(both[1]))
+        points += zip(*both, strict=True)
+    kept = [(x, y) for x, y in points if y is not None and not math.isnan(y)]
+    fit = FITS[claim.interval]([x for x, _ in kept], [y for _, y in kept])
+    return fit.slope, fit.low, fit.high
 
 
 def _wilson(name: str, values: Sequence[Any]) -> tuple[float, float, float]:

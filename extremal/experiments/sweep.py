@@ -21,6 +21,7 @@ by = "p"
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 import tomllib
@@ -41,6 +42,7 @@ _RANGE = {"from", "to", "steps", "log"}
 _PLOT = {"x", "y", "by", "log", "title", "where"}
 _MOST_PLOTS = 6
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+SWEEPS = "sweeps/"  # what the names of sweeps begin with
 
 
 def read_sweep(path: str | Path) -> Experiment:
@@ -60,13 +62,14 @@ def read_sweep(path: str | Path) -> Experiment:
     require(not unknown, f"{source}", f"have the keys {_listed(_KEYS | _TABLES)}", unknown)
     one = ("experiment" in asked) != ("function" in asked)
     require(one, f"{source}", "name one experiment or one function", "both or none")
+    _check_tables(asked)
     name = asked.get("name", source.stem)
     good = isinstance(name, str) and _NAME.fullmatch(name) is not None
     require(good, "name", "be letters, digits, dots, dashes and underscores", name)
     base = _of_experiment(asked) if "experiment" in asked else _of_function(asked)
     named = dataclasses.replace(
         base,
-        name=f"sweeps/{name}",
+        name=f"{SWEEPS}{name}",
         title=str(asked.get("title", name)),
         panels=tuple(_plot(plot) for plot in _plots(asked)),
         columns=2,
@@ -75,6 +78,16 @@ def read_sweep(path: str | Path) -> Experiment:
     )
     named.trials("paper")  # what is wrong with its values is said before any work
     return named
+
+
+def _check_tables(asked: Mapping[str, Any]) -> None:
+    """A name stands for one thing: repeats are no parameter, and an axis no setting."""
+    settings, axes = _table(asked, "settings"), _table(asked, "axes")
+    for table, names in (("settings", settings), ("axes", axes)):
+        rule = "not have seeds, which is a number of repeats above the tables"
+        require("seeds" not in names, table, rule, names.get("seeds"))
+    for name in settings:
+        require(name not in axes, name, "be in [settings] or in [axes]", "both")
 
 
 def with_plots(experiment: Experiment, store: Store) -> Experiment:
@@ -116,11 +129,10 @@ def varied_parameters(experiment: Experiment, trials: Sequence[Trial]) -> dict[s
         for point in experiment.settings[axis].value:
             for name in point if isinstance(point, Mapping) else [axis]:
                 names.setdefault(name, [])
-    for name, values in names.items():
-        for trial in trials:
-            value = trial.params.get(name)
-            if value not in values:
-                values.append(value)
+    for name in names:
+        # A parameter may be a list or a mapping, which only as text can be looked up.
+        values = (trial.params.get(name) for trial in trials)
+        names[name] = [*{json.dumps(value, sort_keys=True): value for value in values}.values()]
     return dict(sorted(names.items(), key=lambda item: len(item[1]) == 1))
 
 
@@ -183,10 +195,13 @@ def _of_function(asked: Mapping[str, Any]) -> Experiment:
     axes = {name: _values(name, value) for name, value in _table(asked, "axes").items()}
     values = _table(asked, "settings") | axes | {"seeds": 1} | _seeds(asked)
     study = str(asked["function"])
+    probe = Trial(study, {}, 0)
     try:
-        Trial(study, {}, 0).function()
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"function must be one that can be imported, got {error}") from error
+        found = probe.function()
+    except (Exception, SystemExit) as error:  # The user's module may do anything when imported.
+        why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"function must be one that can be imported, got {why}") from error
+    require(callable(found), "function", "name a function", f"{study}, which is {found!r}")
     settings = {name: Setting(value, "O", "of the sweep") for name, value in values.items()}
     version = integer("version", asked.get("version", 1), minimum=1)
     return Experiment("", "", study, study, settings, tuple(axes), (), version=version)

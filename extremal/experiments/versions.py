@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 _PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "dask", "distributed")
-_HERE = Path(__file__).parents[1]
 
 
 def describe(studies: Iterable[str]) -> dict[str, str]:
     """Versions, and checksums of this package's source and of the studies' modules."""
-    found = {"python": platform.python_version(), "extremal": _digest(_HERE.rglob("*.py"))}
+    found = {"python": platform.python_version(), "extremal": _OURS}
     for name in _PACKAGES:
         try:
             found[name] = version(name)
@@ -72,3 +71,7 @@ def _digest(paths: Iterable[Path]) -> str:
     for path in sorted(paths):
         total.update(path.name.encode() + b"\0" + path.read_bytes().replace(b"\r\n", b"\n"))
     return f"source {total.hexdigest()[:12]}"
+
+
+# Once, when it is imported: a process that has run for long has what was there at its start.
+_OURS = _digest(Path(__file__).parents[1].rglob("*.py"))

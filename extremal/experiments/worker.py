@@ -32,9 +32,12 @@ _SPAWN = multiprocessing.get_context("spawn")
 def perform(trial: Trial, store: Store) -> bool:
     """Compute a trial and store what came of it; False where it failed.
 
-    Two errors pass and leave nothing of the trial: a `StoreError`, as results can't be written,
-    and a `DataError`, as a later run may find the data.
+    One that somebody else has finished meanwhile is not computed. Two errors pass and leave nothing
+    of the trial: a `StoreError`, as results can't be written, and a `DataError`, as a later run may
+    find the data.
     """
+    if store.has(trial):
+        return True
     packed = compute(trial)
     store.put(trial.key, packed)
     return packed.done

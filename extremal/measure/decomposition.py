@@ -73,16 +73,18 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
 class Averaging:
     """The three conditions of the feature-averaging theorem, as numbers and as a verdict.
 
-    In units of the mean coefficient on features of the own class: `least_own` is the least of
-    these (the theorem: Omega(1)), `most_foreign` the largest size of those on the other class
-    (o(1)), and
-    `ratio` the largest quotient of two own ones of one neuron (O(1), infinite where one is not
-    positive). `scale` is that mean. `holds` is set where all are within the given limits.
+    The theorem's Omega(1) and o(1) are taken relative to the mean coefficient on features of the
+    own class, `scale`. In these units `least_own` is the least own one (the theorem: >= Omega(1))
+    and `most_foreign` the largest on the other class, with its sign (<= o(1), as printed: one-sided
+    only). `ratio` is the largest quotient of two own ones of one neuron (O(1), infinite where one
+    is not positive). `holds` is set where all three are within the given limits. `foreign_size`,
+    the largest size of a foreign coefficient, is reported and not judged.
     """
 
     scale: float
     least_own: float
     most_foreign: float
+    foreign_size: float
     ratio: float
     holds: bool
 
@@ -100,41 +102,48 @@ def averaging(
 
     `signs` (width,) are the sides of the neurons and `labels` (K,) those of the clusters, -1 / +1.
     The theorem's constants are not stated: the limits are ours. All own coefficients must be at
-    least `least` and all foreign ones at most `foreign` in size, times the mean own one, and no
-    quotient of two own ones above `ratio`.
+    least `least` and all foreign ones at most `foreign` (they may be as negative as they like),
+    times the mean own one, and no quotient of two own ones above `ratio`, which is 1 at least.
     """
-    for name, limit in (("least", least), ("foreign", foreign), ("ratio", ratio)):
+    for name, limit in (("least", least), ("foreign", foreign)):
         _check.number(name, limit, above=0.0)
+    _check.number("ratio", ratio, minimum=1.0)
     own = _own(features, signs, labels)
     mine, others = features.double()[own], features.double()[~own]
     scale = float(mine.mean())
     if scale <= 0:
-        return Averaging(scale, -torch.inf, torch.inf, torch.inf, holds=False)
+        return Averaging(scale, -torch.inf, torch.inf, torch.inf, torch.inf, holds=False)
     low = torch.where(own, features.double(), torch.inf).amin(1)
     high = torch.where(own, features.double(), -torch.inf).amax(1)
     quotient = float((high / low).max()) if bool((low > 0).all()) else float("inf")
-    smallest, largest = float(mine.min()) / scale, float(others.abs().max()) / scale
+    smallest, largest = float(mine.min()) / scale, float(others.max()) / scale
+    size = float(others.abs().max()) / scale
     holds = smallest >= least and largest <= foreign and quotient <= ratio
-    return Averaging(scale, smallest, largest, quotient, holds)
+    return Averaging(scale, smallest, largest, size, quotient, holds)
 
 
 @dataclass(frozen=True)
 class Decoupling:
     """The conditions of the decoupling theorem: `least_own` lambda_ii, `most_other` |lambda_ij|.
 
-    In units of the mean lambda_ii, `scale`; the theorem has Omega(1) and o(1).
+    In units of the mean lambda_ii, `scale`; the theorem has Omega(1) and o(1), for every cluster i:
+    `covered` is the share of clusters that own a neuron, and `holds` asks for all of them.
     """
 
     scale: float
     least_own: float
     most_other: float
+    covered: float
     holds: bool
 
 
 def decoupling(
     features: Tensor, owner: Tensor, *, least: float = 0.3, other: float = 0.3
 ) -> Decoupling:
-    """Whether each neuron's coefficients (width, K) are on the cluster `owner` (width,) alone."""
+    """Whether each neuron's coefficients (width, K) are on the cluster `owner` (width,) alone.
+
+    And whether each cluster owns a neuron: many neurons on one cluster have collapsed.
+    """
     for name, limit in (("least", least), ("other", other)):
         _check.number(name, limit, above=0.0)
     _check.matrix("features", features)
@@ -146,11 +155,12 @@ def decoupling(
     _check.require(inside, "owner", rule, f"{int(owner.min())}..{int(owner.max())}")
     mask = torch.nn.functional.one_hot(owner.long(), features.shape[1]).bool()
     mine, others = features.double()[mask], features.double()[~mask]
-    scale = float(mine.mean())
+    scale, covered = float(mine.mean()), float(mask.any(0).double().mean())
     if scale <= 0:
-        return Decoupling(scale, -torch.inf, torch.inf, holds=False)
+        return Decoupling(scale, -torch.inf, torch.inf, covered, holds=False)
     smallest, largest = float(mine.min()) / scale, float(others.abs().max()) / scale
-    return Decoupling(scale, smallest, largest, smallest >= least and largest <= other)
+    holds = covered == 1.0 and smallest >= least and largest <= other
+    return Decoupling(scale, smallest, largest, covered, holds)
 
 
 def averaged_share(features: Tensor, signs: Tensor, labels: Tensor) -> float:
@@ -170,12 +180,15 @@ def decoupled_share(features: Tensor) -> float:
     """How decoupled coefficients are, from 0 to 1: the mean of max lambda_j^2 / sum lambda_j^2.
 
     Over neurons, with the largest lambda_j, not the largest size: a neuron without a positive one
-    counts as 0.
+    counts as 0. Times the share of clusters that are the largest of some neuron, so that neurons
+    that have all collapsed onto one of K have 1/K.
     """
     _check.matrix("features", features)
     coefficients = features.detach().double()
-    top = coefficients.amax(1).clamp(min=0.0)
-    return float((top.square() / _nonzero(coefficients.square().sum(1))).mean())
+    top, at = coefficients.max(1)
+    single = top.clamp(min=0.0).square() / _nonzero(coefficients.square().sum(1))
+    covered = len(at[top > 0].unique()) / features.shape[1]
+    return covered * float(single.mean())
 
 
 def _nonzero(squares: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ coordinate by coordinate, first on some of them. Memory is that of the data and 
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -23,14 +24,16 @@ _FIRST = 4000  # points that a first guess of the nearest one is among
 _GUESSES = 8  # of them for each point
 _SOME = 256  # coordinates, evenly spaced, that pairs are measured on first
 _STEPS = (255, 256, 16)  # of values in [0, 1] that are taken as whole numbers
-_OFF = 1e-3  # of a step, that such a value may be off
+_OFF = 2.0  # units in the last place that such a value may be off
+_PLAIN = (2.0**-30, 2.0**30)  # of the largest value: squares of others leave float32's range
 
 
 class Search:
-    """The best distances so far, (n,) in units of 1/`steps`, and the tiles that may better them.
+    """The best distances so far, (n,) in units of the search, and the tiles that may better them.
 
-    `values` and `other_values` are what distances are between: the points as they are, or whole
-    numbers 0..255 where the data are a multiple of a step and the norm is linf.
+    `values` and `other_values` are what distances are between, in these units: whole numbers 0..255
+    where the data are multiples of a step and the norm is linf; else the points as they are, or
+    over a power of two where they are very large or small.
     """
 
     def __init__(self, data: Dataset, other: Dataset, norm: Norm, *, alone: bool) -> None:
@@ -38,13 +41,19 @@ class Search:
         # In linf most distances are nearly equal, and a bound by the best of one point of a pair
         # rules out so many more pairs than by that of either that meeting each twice is cheaper.
         self.once = alone and norm != "linf"
-        self.steps = _steps(data, other) if norm == "linf" else None
-        self.values = _whole(data.x, self.steps)
-        self.other_values = self.values if alone else _whole(other.x, self.steps)
+        self._steps = steps = _steps(data, other) if norm == "linf" else None
+        self.unit = 1.0 if steps is not None else _unit(data.x, other.x)
+        self.values, self.other_values = data.x, other.x
+        if steps is not None:
+            self.values = _whole(data.x, steps)
+            self.other_values = self.values if alone else _whole(other.x, steps)
+        elif self.unit != 1.0:
+            self.values = data.x.double() / self.unit
+            self.other_values = self.values if alone else other.x.double() / self.unit
         self.y, self.other_y = data.y.to(torch.int32), other.y.to(torch.int32)
         self.best = torch.full((len(data),), torch.inf, dtype=torch.float64)
         self.nearest = torch.zeros(len(data), dtype=torch.long)
-        self._guess(data.x, other.x)
+        self._guess()
         some = slice(None, None, max(1, data.dim // _SOME))
         self.some = self.values[:, some].contiguous()
         self.other_some = self.some if alone else self.other_values[:, some].contiguous()
@@ -54,7 +63,7 @@ class Search:
     @property
     def distance(self) -> Tensor:
         """The best distances (n,) in the points' own units."""
-        return self.best / (self.steps or 1)
+        return self.best * self.unit if self._steps is None else self.best / self._steps
 
     def tiles(self) -> list[Tile]:
         """Tiles of all pairs, far points first; where each is met once, those from i to j >= i."""
@@ -78,14 +87,15 @@ class Search:
         self._measure(rows[i], columns[j])
 
     def within(self, i: int, distance: float) -> list[int]:
-        """All points of another class that are at most so far from point i, in units of steps."""
+        """All points of another class that are at most so far from point i, in those units."""
         other = torch.nonzero(self.other_y != self.y[i]).squeeze(1)
         one = torch.full_like(other, i)
         far = [self._far(a, b) for a, b in self._parts(one, other)]
         return [int(j) for j in other[torch.cat(far) <= distance]]
 
-    def _guess(self, x: Tensor, other_x: Tensor) -> None:
+    def _guess(self) -> None:
         """Measure a few points each, those next in l2 among some that are evenly spaced."""
+        x, other_x = self.values, self.other_values
         some = torch.linspace(0, len(other_x) - 1, min(_FIRST, len(other_x))).long()
         few = other_x[some].float()
         for part in torch.arange(len(x)).split(_ROWS):
@@ -152,17 +162,27 @@ def _steps(data: Dataset, other: Dataset) -> int | None:
 
 
 def _are_whole(x: Tensor, steps: int) -> bool:
-    """Whether all values are k/steps with k in 0..255, looked at in parts."""
+    """Whether all values are k/steps with k in 0..255, but for rounding; looked at in parts.
+
+    What rounds to k = 0 has to be 0 itself, so that small values are not taken for it.
+    """
+    share = _OFF * torch.finfo(x.dtype).eps
     for part in x.split(_ROWS):
-        scaled = part * steps
-        whole = scaled.round()
-        off = float((scaled - whole).abs().max())
-        if off > _OFF or float(whole.min()) < 0 or float(whole.max()) > 255:
+        whole = (part * steps).round_()
+        exact = whole / steps
+        near = (part - exact).abs_() <= share * exact
+        if not bool(near.all()) or float(whole.max()) > 255:  # exact < 0 is near nothing
             return False
     return True
 
 
-def _whole(x: Tensor, steps: int | None) -> Tensor:
-    if steps is None:
-        return x
+def _unit(x: Tensor, other: Tensor) -> float:
+    """1, or the power of two below the largest value where that one is very large or small."""
+    largest = max(max(float(part.max()), -float(part.min())) for part in (x, other))
+    if largest == 0.0 or _PLAIN[0] <= largest <= _PLAIN[1]:
+        return 1.0
+    return 2.0 ** max(-1000, math.frexp(largest)[1] - 1)
+
+
+def _whole(x: Tensor, steps: int) -> Tensor:
     return torch.cat([(part * steps).round_().to(torch.uint8) for part in x.split(_ROWS)])

@@ -68,8 +68,8 @@ def separation(
     """For each point of `data` the nearest point of another class in `reference`, or in `data`.
 
     Yang et al. 2020, as cited by Li et al. 2022: all pairs of different labels count. Exact. In
-    l-inf, images whose values are whole multiples of 1/255, 1/256 or 1/16 to within float32 are
-    measured in those units: |i - j| / 255 in float64.
+    l-inf, images whose values are whole multiples of 1/255, 1/256 or 1/16, rounded to their dtype,
+    are measured in those units: |i - j| / 255 in float64.
     """
     _check.choice("norm", norm, NORMS)
     _check.instance("data", data, Dataset, "be a Dataset")
@@ -79,7 +79,8 @@ def separation(
     known = set(data.y.unique().tolist())
     seen = set(other.y.unique().tolist())
     lonely = sorted(label for label in known if not seen - {label})
-    _check.require(not lonely, "reference", f"have points of classes other than {lonely}", "none")
+    named = "data" if reference is None else "reference"
+    _check.require(not lonely, named, f"have points of classes other than {lonely}", "none")
     search = Search(data, other, norm, alone=reference is None)
     tiles = search.tiles()
     with Bar("separation", len(tiles), progress) as bar:

@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models.circuit import Circuit, Wire, combined
+from extremal.models.circuit import Circuit, Wire, check_dense, combined
 from extremal.models.deep import MLP
 from extremal.models.distance_ratio import DistanceRatio
 from extremal.models.provable import Norm, distances, stretch
 
 _VALUES = 1 << 22  # coordinates that a block of nodes has at most
 _MOST_NODES = 1 << 22
+_MOST_COUNTED = 1 << 21  # parameters that are held one by one
 
 
 class GridNet(nn.Module):
@@ -90,20 +91,39 @@ class GridNet(nn.Module):
         Up to there all corners of a point's simplex have the right sign. By enumeration of nodes.
         """
         x = x.clamp(0.0, 1.0)
-        far = distances(x, self.nodes.to(x.dtype) * self.spacing, "linf")
-        wrong = y.to(x.dtype).unsqueeze(1) * self.values.to(x.dtype) <= 0
-        radii = far.where(wrong, torch.inf).amin(1) - self.spacing
-        return radii.clamp(min=0.0) / stretch("linf", norm, self.dim)
+        block = max(1, _VALUES // max(1, len(x)))
+        least = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
+        for nodes, values in zip(self.nodes.split(block), self.values.split(block), strict=True):
+            far = distances(x, nodes.to(x.dtype) * self.spacing, "linf")
+            wrong = y.to(x.dtype).unsqueeze(1) * values.to(x.dtype) <= 0
+            least = torch.minimum(least, far.where(wrong, torch.inf).amin(1))
+        return (least - self.spacing).clamp(min=0.0) / stretch("linf", norm, self.dim)
 
     def explicit(self) -> MLP:
-        """The same function as linear layers and ReLUs, in float64."""
-        return self._circuit()[1]
+        """The same function as linear layers and ReLUs, in float64: dense, of 2^27 weights at most.
+
+        Some 4 dim side^(2 dim) of them, nearly all of which are zeros.
+        """
+        dim, many, rounds = self.dim, len(self.nodes), []
+        while dim > 1:
+            rounds.append(2 * many * dim)
+            dim = -(-dim // 2)
+        ends = [self.dim, 2 * self.dim, 2 * self.dim * self.side]
+        check_dense("side", [*ends, *rounds, many, 1])
+        circuit, output = self._circuit()
+        return circuit.network([output])
 
     def counted(self) -> int:
-        """The parameters of `explicit`, counted one by one."""
-        return self._circuit()[0].count
+        """The parameters of `explicit`, counted one by one; no matrix is built."""
+        rule = f"have at most {_MOST_COUNTED} parameters to count"
+        few = self.parameter_count <= _MOST_COUNTED
+        _check.require(few, "side", rule, self.parameter_count)
+        circuit, output = self._circuit()
+        circuit.end([output])
+        return circuit.count
 
-    def _circuit(self) -> tuple[Circuit, MLP]:
+    def _circuit(self) -> tuple[Circuit, Wire]:
+        """The hidden layers, and the sum that the output is."""
         circuit, scale = Circuit(self.dim), float(self.side - 1)
         circuit.add(({j: 1.0}, bias) for j in range(self.dim) for bias in (None, -1.0))
         signs = (1.0, -1.0)
@@ -125,8 +145,7 @@ class GridNet(nn.Module):
         hats = circuit.add(
             (combined((-1.0, ends[2 * i]), (-1.0, ends[2 * i + 1])), 1.0) for i in range(len(nodes))
         )
-        output = combined(*zip(self.values.tolist(), hats, strict=True))
-        return circuit, circuit.network([output])
+        return circuit, combined(*zip(self.values.tolist(), hats, strict=True))
 
 
 def ratio_side(separation: float, radius: float) -> int:

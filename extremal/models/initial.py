@@ -24,9 +24,9 @@ class Weights:
 class Initialisation(Protocol):
     """Anything that draws `Weights` in float64 from a generator."""
 
-    def draw(
-        self, dim: int, width: int, outputs: int, *, generator: torch.Generator
-    ) -> Weights: ...
+    def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
+        """Weights of `width` neurons on `dim` inputs, with votes on `outputs` outputs."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,16 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models.circuit import Circuit
+from extremal.models.circuit import Circuit, check_dense
 from extremal.models.deep import MLP
-from extremal.models.provable import Norm, distances, finite_set, least_distance, stretch
+from extremal.models.provable import (
+    POWERS,
+    Norm,
+    distances,
+    finite_set,
+    least_distance,
+    stretch,
+)
 
 _VALUES = 1 << 22  # coordinates that a block of points has at most
 
@@ -80,7 +87,13 @@ class Memoriser(nn.Module):
         return slack.clamp(min=0.0) / stretch(self.norm, norm, self.dim)
 
     def explicit(self) -> MLP:
-        """The same function as linear layers and ReLUs, in float64: (2 N d)^2 weights in all."""
+        """The same function as linear layers and ReLUs, in float64.
+
+        Its matrices are dense, about 2 N d (d + N) weights with the zeros, up to 2^27, 1 GB.
+        """
+        first, last = 2 * len(self.points) * self.dim, len(self.points)
+        middle = [last] if self.norm == "l1" else []
+        check_dense("data", [self.dim, first, *middle, last, self.outputs])
         circuit = Circuit(self.dim)
         points = self.points.tolist()
         edge = self.radius if self.norm == "linf" else 0.0
@@ -108,9 +121,14 @@ class Memoriser(nn.Module):
     def _nearest(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """The distances (n,) to the nearest point of class y and of any other."""
         labels = self.votes[:, 0].long() if self.outputs == 1 else self.votes.argmax(1)
-        far = distances(x, self.points.to(x.dtype), self.norm)
-        own = labels == y.unsqueeze(1)
-        return far.where(own, torch.inf).amin(1), far.where(~own, torch.inf).amin(1)
+        block = max(1, _VALUES // max(1, len(x)))
+        near = far = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
+        for points, kinds in zip(self.points.split(block), labels.split(block), strict=True):
+            gap = distances(x, points.to(x.dtype), self.norm)
+            own = kinds == y.unsqueeze(1)
+            near = torch.minimum(near, gap.where(own, torch.inf).amin(1))
+            far = torch.minimum(far, gap.where(~own, torch.inf).amin(1))
+        return near, far
 
 
 def cover_network(data: Dataset, radius: float, reach: float, norm: Norm = "linf") -> Memoriser:
@@ -121,14 +139,15 @@ def cover_network(data: Dataset, radius: float, reach: float, norm: Norm = "linf
     manifold a cover has about (size / reach)^k points, however many coordinates there are: d exp(k)
     parameters (Li et al. 2022, Theorem 5.5), and no robust error on all that is covered.
     """
-    _check.instance("data", data, Dataset, "be a Dataset")
     _check.number("radius", radius, minimum=0.0)
-    _check.number("reach", reach, minimum=0.0)
     return Memoriser(data.take(cover(data, reach, norm)), radius + reach, norm)
 
 
 def cover(data: Dataset, reach: float, norm: Norm = "linf") -> Tensor:
     """Places (m,) of a greedy cover: the first points that no earlier one of their class covers."""
+    _check.instance("data", data, Dataset, "be a Dataset")
+    _check.number("reach", reach, minimum=0.0)
+    _check.choice("norm", norm, POWERS)
     chosen: list[int] = []
     x = data.x.double()
     bare = torch.ones(len(x), dtype=torch.bool)

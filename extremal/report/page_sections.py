@@ -23,7 +23,9 @@ from extremal.report.words import (
 
 Summary = Mapping[str, Any]
 SIGNS = {"agrees": "✓", "differs": "✗", "reported": "·", "not run": "–", "undefined": "?"}
-BANDS = '<p class="soft">Curves are means over trials, bands from minimum to maximum.</p>\n'
+BANDS = (
+    '<p class="soft">Curves are means over trials, bands and bars from minimum to maximum.</p>\n'
+)
 LEAST = {1: "100%", 2: "28rem"}  # the least width of a panel, by the number of columns
 
 

@@ -199,10 +199,19 @@ def colours(panels: Sequence[Panel]) -> list[list[str]]:
 
 
 def _things(series: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What each curve is of: its label after the last comma, if style tells the others apart."""
-    short = [str(curve["label"]).rpartition(", ")[2] for curve in series]
-    looks = {(key, curve["style"]) for key, curve in zip(short, series, strict=True)}
-    return short if len(looks) == len(series) else [str(curve["label"]) for curve in series]
+    """What each curve is of: its label after the last comma, if style tells the others apart.
+
+    Else after the first comma, since a thing's own name may hold some.
+    """
+    labels = [str(curve["label"]) for curve in series]
+    for names in (
+        [label.rpartition(", ")[2] for label in labels],
+        [label.partition(", ")[2] or label for label in labels],
+    ):
+        looks = {(name, curve["style"]) for name, curve in zip(names, series, strict=True)}
+        if len(looks) == len(series):
+            return names
+    return labels
 
 
 def _panel_colours(own: Sequence[str], known: Sequence[str]) -> list[str]:

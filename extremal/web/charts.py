@@ -13,8 +13,7 @@ from extremal.measure import cosines
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.look import (
     ACCENT,
-    NEGATIVE,
-    POSITIVE,
+    POWERS,
     Figure,
     Theme,
     power_note,
@@ -23,46 +22,45 @@ from extremal.web.look import (
 )
 from extremal.web.probing import Regions
 from extremal.web.setup import REACH, Setup
-from extremal.web.training import START, Answer
+from extremal.web.training import START, Answer, Trained
 
-COLOURS = (POSITIVE, NEGATIVE)  # of the first and of the second p
 FARTHEST = 1.0  # the last radius of the curve
 
 
-def draw_time(answers: Sequence[Answer], look: Theme) -> Figure:
+def draw_time(flows: Sequence[Trained], look: Theme) -> Figure:
     """Loss, cosines and lengths over log time, with the phases; one p, or two to compare.
 
     Cosines are medians over the neurons that dominate at the end: with the nearest class average,
     and with the nearest centre.
     """
     data: list[dict[str, Any]] = []
-    for index, answer in enumerate(answers):
-        data += _over_time(answer, index, several=len(answers) > 1)
+    for index, trained in enumerate(flows):
+        data += _over_time(trained, index, several=len(flows) > 1)
     layout: dict[str, Any] = {
-        "xaxis": {"type": "log", "title": {"text": "flow time"}, "anchor": "y3", "dtick": 1},
-        "yaxis": {"domain": [0.7, 1.0], "type": "log", "title": {"text": "loss"}},
-        "yaxis2": {"domain": [0.36, 0.66], "title": {"text": "cosine"}, "range": [-0.05, 1.06]},
-        "yaxis3": {"domain": [0.0, 0.3], "type": "log", "title": {"text": "‖w‖"}},
-        "margin": {"l": 62, "r": 10, "t": 22, "b": 84},
-        "legend": {"orientation": "h", "y": -0.16, "yanchor": "top", "font": {"size": 12}},
+        "xaxis": {"type": "log", "title": _beside("flow time"), "anchor": "y3", "dtick": 1},
+        "yaxis": {"domain": [0.7, 1.0], "type": "log", "title": _beside("loss")},
+        "yaxis2": {"domain": [0.36, 0.66], "title": _beside("cosine"), "range": [-0.05, 1.06]},
+        "yaxis3": {"domain": [0.0, 0.3], "type": "log", "title": _beside("‖w‖")},
+        "margin": {"l": 76, "r": 10, "t": 24, "b": 100},
+        "legend": {"orientation": "h", "y": -0.16, "yanchor": "top"},
         "hovermode": "x unified",
         "uirevision": "time",
     }
     for name in ("yaxis", "yaxis3"):
         layout[name] |= {"exponentformat": "power", "dtick": 1 if name == "yaxis" else 2}
-    layout["shapes"], layout["annotations"] = _phases(answers[0], look)
+    layout["shapes"], layout["annotations"] = _phases(flows[0], look, several=len(flows) > 1)
     # The browser moves this one, which is the last, with the time control.
-    end = float(answers[0].run.times[-1])
+    end = float(flows[0].run.times[-1])
     layout["shapes"].append(_cursor(end, look))
     return themed({"data": data, "layout": layout}, look)
 
 
-def _over_time(answer: Answer, index: int, *, several: bool) -> list[dict[str, Any]]:
-    run, colour = answer.run, COLOURS[index]
+def _over_time(trained: Trained, index: int, *, several: bool) -> list[dict[str, Any]]:
+    run, colour = trained.run, POWERS[index]
     times = [max(time, START / 2.0) for time in run.times.tolist()]
-    weights = run.snapshots["neurons"].double()[:, answer.follows.neurons]  # (frames, m, dim)
+    weights = run.snapshots["neurons"].double()[:, trained.follows.neurons]  # (frames, m, dim)
     lengths = torch.linalg.vector_norm(weights, dim=-1)
-    power = f"p = {answer.setup.p:g}"
+    power = f"p = {trained.setup.p:g}"
 
     def curve(name: str, values: Tensor, axis: str, **more: Any) -> dict[str, Any]:
         line = {"color": more.pop("color", colour), "width": 2, **more.pop("line", {})}
@@ -72,7 +70,7 @@ def _over_time(answer: Answer, index: int, *, several: bool) -> list[dict[str, A
         return {**base, **words, "line": line, **more}
 
     found = [curve(power if several else "loss", run.values["loss"], "y", showlegend=True)]
-    for name, rows, dash in _references(answer):
+    for name, rows, dash in _references(trained):
         middle = torch.stack([cosines(frame, rows).amax(1).median() for frame in weights])
         tint = ACCENT if name == "average" and not several else colour
         words = f"cosine, nearest {name}"
@@ -82,15 +80,22 @@ def _over_time(answer: Answer, index: int, *, several: bool) -> list[dict[str, A
     return found
 
 
-def _references(answer: Answer) -> list[tuple[str, Tensor, str]]:
-    mixture = answer.mixture
+def _references(trained: Trained) -> list[tuple[str, Tensor, str]]:
+    mixture = trained.mixture
     averages = torch.stack([mixture.average(1), mixture.average(-1)])
     return [("average", averages, "dash"), ("centre", mixture.centers, "solid")]
 
 
-def _phases(answer: Answer, look: Theme) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Bands for the two phases of the (first) flow, and their names above."""
-    phases, end = answer.run.info["phases"], float(answer.run.times[-1])
+def _beside(words: str) -> dict[str, Any]:
+    """The title of an axis, clear of the numbers along it."""
+    return {"text": words, "standoff": 8}
+
+
+def _phases(
+    trained: Trained, look: Theme, *, several: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Bands for the two phases of the (first) flow, and their names above; of several, whose."""
+    phases, end = trained.run.info["phases"], float(trained.run.times[-1])
     turn, fit = float(phases["alignment ends"]), float(phases["fitting starts"])
     bands = (("alignment", START / 2.0, turn, ACCENT), ("fitting", fit, end, look.soft))
     shapes, notes = [], []
@@ -102,7 +107,9 @@ def _phases(answer: Answer, look: Theme) -> tuple[list[dict[str, Any]], list[dic
         shapes.append({"type": "rect", **ends, **fill})
         middle = (math.log10(left) + math.log10(right)) / 2.0
         place = {"x": middle, "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom"}
-        notes.append({**place, "text": name, "showarrow": False, "font": {"size": 12}})
+        words = f"{name}, p = {trained.setup.p:g}" if several else name
+        small = {"size": look.text - 1}
+        notes.append({**place, "text": words, "showarrow": False, "font": small})
     return shapes, notes
 
 
@@ -115,8 +122,8 @@ def draw_curve(answers: Sequence[Answer], look: Theme) -> Figure:
     """Robust accuracy against the l2 radius, from attacks and from certificates, with the marks."""
     data: list[dict[str, Any]] = []
     for index, answer in enumerate(answers):
-        name = f"p = {answer.setup.p:g}"
-        colour = COLOURS[index]
+        name = f"p = {answer.trained.setup.p:g}"
+        colour = POWERS[index]
         upper, lower = robust_curve(answer.attacked), robust_curve(answer.certified)
         steps = {"shape": "hv", "color": colour, "width": 2.5}
         base = {"type": "scatter", "mode": "lines", "hovertemplate": "%{y:.2f} at %{x:.3f}"}
@@ -124,12 +131,12 @@ def draw_curve(answers: Sequence[Answer], look: Theme) -> Figure:
         dashed = {**steps, "dash": "dash", "width": 1.5}
         fill = {"fill": "tonexty", "fillcolor": _faint(colour)}
         data.append({**base, **lower, "name": f"certificate, {name}", "line": dashed, **fill})
-    shapes, notes = _marks(answers[0].setup, look)
+    shapes, notes = _marks(answers[0].trained.setup, look)
     layout = {
-        "xaxis": {"title": {"text": "l2 radius"}, "range": [0, FARTHEST], "zeroline": False},
-        "yaxis": {"title": {"text": "robust accuracy"}, "range": [0, 1.02], "zeroline": False},
-        "margin": {"l": 56, "r": 12, "t": 30, "b": 84},
-        "legend": {"orientation": "h", "y": -0.2, "yanchor": "top", "font": {"size": 12}},
+        "xaxis": {"title": _beside("l2 radius"), "range": [0, FARTHEST], "zeroline": False},
+        "yaxis": {"title": _beside("robust accuracy"), "range": [0, 1.02], "zeroline": False},
+        "margin": {"l": 64, "r": 12, "t": 30, "b": 100},
+        "legend": {"orientation": "h", "y": -0.2, "yanchor": "top"},
         "shapes": shapes,
         "annotations": notes,
         "uirevision": "curve",
@@ -201,12 +208,12 @@ def draw_plane(found: Regions, p: float, look: Theme) -> Figure:
     data = [heat, edge, marks, *_struck(found, look)]
     square = {"range": [-REACH, REACH], "zeroline": True, "zerolinecolor": look.grid, "nticks": 7}
     layout = {
-        "xaxis": {**square, "title": {"text": f"along {names[0]}"}, "constrain": "domain"},
-        "yaxis": {**square, "title": {"text": f"along {names[1]}"}, "scaleanchor": "x"},
-        "margin": {"l": 56, "r": 8, "t": 8, "b": 46},
+        "xaxis": {**square, "title": _beside(f"along {names[0]}"), "constrain": "domain"},
+        "yaxis": {**square, "title": _beside(f"along {names[1]}"), "scaleanchor": "x"},
+        "margin": {"l": 64, "r": 8, "t": 8, "b": 54},
         "showlegend": False,
         "shapes": _discs(found, look),
-        "annotations": [power_note(p)],
+        "annotations": [power_note(p, look)],
         "clickmode": "event",
         "dragmode": False,
         "uirevision": "plane",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -31,7 +32,8 @@ from extremal.web.pictures import (
     read_shot_link,
     signed_png,
 )
-from extremal.web.pool import Deadline, Pool
+from extremal.web.pool import Deadline, Pool, place_of
+from extremal.web.setup import read_turn
 
 
 class Images:
@@ -44,10 +46,17 @@ class Images:
         """The image and, for each network, the worst image near it."""
         shot = read_shot(values)
         images = self._images(shot.data)
-        networks = [f"{shot.data}-p{p}" for p in POWERS]
-        keys = [*networks, *([own] if own else [])]
-        asked = [self._seen(key, own, images, shot, asker) for key in keys]
-        return _shown(shot, images, asked), ""
+        shipped = [f"{shot.data}-p{p}" for p in POWERS]
+        asked = [(name, name, self._shipped(name)) for name in shipped]
+        if own:
+            asked.append(("your file", str(own), self._own.get(own)))
+        seen = []
+        for place, (name, key, net) in enumerate(asked):
+            work = functools.partial(look_at, name, net, images, shot)
+            who = place_of(asker, f"image {place}")
+            question = ("seen", name, key, shot)
+            seen.append(self._pool.ask(question, work, asker=who, turn=read_turn(values)))
+        return _shown(shot, images, seen), ""
 
     def upload(self, contents: Any, name: Any) -> tuple[Any, str, str]:
         """Keep a model file of one's own: its key, its name, and no message."""
@@ -60,24 +69,13 @@ class Images:
         found: Dataset = self._pool.ask(("images", name), lambda _: load_images(name))
         return found
 
-    def _seen(self, key: str, own: Any, images: Dataset, shot: Shot, asker: Any) -> Seen:
-        mine = key == own
-        net = self._own.get(key) if mine else self._shipped(key)
-
-        def work(deadline: Deadline) -> Seen:
-            return look_at("your file" if mine else key, net, images, shot, deadline)
-
-        who = (asker[:64], f"image {key}") if isinstance(asker, str) else None
-        found: Seen = self._pool.ask((key, shot), work, asker=who, size=40_000)
-        return found
-
     def _shipped(self, name: str) -> PReLUNet:
         def work(_: Deadline) -> PReLUNet:
             net = models.load(name)
             assert isinstance(net, PReLUNet)
             return net
 
-        found: PReLUNet = self._pool.ask(("network", name), work, size=1_700_000)
+        found: PReLUNet = self._pool.ask(("network", name), work)
         return found
 
 
@@ -161,7 +159,8 @@ def _network(seen: Seen, shot: Shot, x: Any) -> Any:
         if seen.broken
         else f"Holds: says {names[seen.said_adv]}"
     )
-    about = f"The worst image found within radius {shot.radius:g}; the network {verdict.lower()}"
+    found = "The worst image found" if seen.worst else "The smallest attack, which is"
+    about = f"{found} within radius {shot.radius:g}"
     smallest = "none found" if math.isinf(seen.smallest) else f"{seen.smallest:.3f}"
     facts = {
         "Says of the image": f"{names[seen.said]}, margin {seen.margin:.2f}",
@@ -174,7 +173,9 @@ def _network(seen: Seen, shot: Shot, x: Any) -> Any:
             html.H2(title),
             html.Div(
                 [
-                    html.Img(src=grey_png(seen.x_adv), alt=about, className="pixels"),
+                    html.Img(
+                        src=grey_png(seen.x_adv), alt=f"{about}; {verdict}", className="pixels"
+                    ),
                     html.Img(
                         src=signed_png(seen.x_adv - x),
                         alt="What the attack changed",
@@ -183,6 +184,7 @@ def _network(seen: Seen, shot: Shot, x: Any) -> Any:
                 ],
                 className="couple",
             ),
+            html.Small(f"{about}, and what it changed"),
             html.P(verdict, className="differs" if seen.broken else "agrees"),
             html.Dl([part for k, v in facts.items() for part in (html.Dt(k), html.Dd(v))]),
             html.H3(f"Neurons that vote most for {names[seen.said]}"),
@@ -235,6 +237,7 @@ def add_callbacks(app: Dash, images: Images) -> None:
         Input("i-index", "value"),
         Input("i-norm", "value"),
         Input("i-radius", "value"),
+        Input("typed", "data"),
         State("usual-radii", "data"),
         State("shot", "data"),
     )

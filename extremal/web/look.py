@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from extremal import _check
+from extremal.web.setup import whole
 
 Figure = dict[str, Any]
-POSITIVE, NEGATIVE, ACCENT = "#0072b2", "#d55e00", "#009e73"
+POSITIVE, NEGATIVE, ACCENT = "#0072b2", "#d55e00", "#009e73"  # the classes, their averages
+POWERS = ("#8f62d0", "#a87900")  # the first p and the second, which are no classes
+TEXT = 13  # pixels, where the page does not say
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
 
 
@@ -23,6 +27,7 @@ class Theme:
     paper: str
     positive: str  # regions where the network says +, and their darker tone far from the edge
     negative: str
+    text: int = TEXT  # pixels; margins are made for TEXT and grow with it
 
 
 THEMES = {
@@ -31,10 +36,13 @@ THEMES = {
 }
 
 
-def theme(name: object) -> Theme:
-    """The theme of that name."""
+def theme(asked: object) -> Theme:
+    """The theme of a name, or of a mapping with a name and the size of the page's text."""
+    name, size = asked, TEXT
+    if isinstance(asked, Mapping):
+        name, size = asked.get("name"), asked.get("text", TEXT)
     _check.choice("theme", name, THEMES)
-    return THEMES[str(name)]
+    return replace(THEMES[str(name)], text=whole("text", size, 10, 30))
 
 
 def themed(figure: Figure, look: Theme) -> Figure:
@@ -45,10 +53,12 @@ def themed(figure: Figure, look: Theme) -> Figure:
         "autosize": True,
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": look.ink, "size": 13, "family": FONT},
+        "font": {"color": look.ink, "size": look.text, "family": FONT},
         "hoverlabel": {"font": {"family": FONT}},
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.soft, "activecolor": look.ink},
     }
+    margin = layout.get("margin", {})
+    layout["margin"] = {side: round(wide * look.text / TEXT) for side, wide in margin.items()}
     for name, axis in layout.items():
         if name.startswith(("xaxis", "yaxis")):
             axis |= {"gridcolor": look.grid, "linecolor": look.soft, "tickcolor": look.soft}
@@ -63,10 +73,15 @@ def subscript(number: int) -> str:
     return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(number))
 
 
-def power_note(p: float) -> dict[str, Any]:
+def power_note(p: float, look: Theme) -> dict[str, Any]:
     """The p of a drawing, in its upper left corner."""
     place = {"x": 0.02, "y": 0.98, "xref": "paper", "yref": "paper", "yanchor": "top"}
-    return {**place, "text": f"<b>p = {p:g}</b>", "showarrow": False, "font": {"size": 15}}
+    return {
+        **place,
+        "text": f"<b>p = {p:g}</b>",
+        "showarrow": False,
+        "font": {"size": look.text + 2},
+    }
 
 
 def empty(words: str) -> Figure:

@@ -81,6 +81,8 @@ def figure(ident: str, title: str, *, config: Any = BARE, note: Any = None, kind
             html.Div(
                 dcc.Graph(id=ident, figure=empty("…"), config=config, responsive=True),
                 className="graph",
+                role="img",
+                **aria(label=title),
             ),
         ],
         className=f"panel {kind}".strip(),

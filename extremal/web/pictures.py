@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,8 @@ from extremal.data.idx import read_part
 from extremal.data.table import TABLE
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
-from extremal.web.pool import Deadline
-from extremal.web.setup import read_query, whole
+from extremal.web.pool import Busy, Deadline
+from extremal.web.setup import finite, read_query, whole
 
 DATA = ("mnist", "fashion-mnist")
 POWERS = (1, 2, 3, 4)
@@ -38,8 +38,9 @@ COUNT = 300  # images that can be chosen
 LARGEST = {"l2": 6.0, "linf": 0.5, "l1": 60.0}  # radii
 USUAL = {"l2": 1.5, "linf": 0.1, "l1": 10.0}
 FILE = 16_000_000  # bytes of a model file of one's own
-WIDEST = 2000  # neurons of one's own network
+WIDEST = 2000  # neurons of one's own network: at most 8 s of computing for an image, measured
 KEPT = 8  # networks of one's own that are kept
+READ = 2  # files that are read at a time
 NEURONS = 6  # that are drawn
 NAMES = {
     "mnist": tuple(map(str, range(10))),
@@ -72,26 +73,17 @@ class Shot:
         object.__setattr__(self, "index", whole("index", self.index, 0, COUNT - 1))
         _check.choice("norm", self.norm, NORMS)
         most = LARGEST[self.norm]
-        radius = _check.number("radius", _float(self.radius), minimum=0.0, maximum=most)
+        radius = _check.number("radius", finite("radius", self.radius), minimum=0.0, maximum=most)
         object.__setattr__(self, "radius", radius)
 
 
-def _float(value: object) -> object:
-    """Text as a number, where it is one; links hold text."""
-    try:
-        return float(value) if isinstance(value, str) else value
-    except ValueError:
-        return value
+_NAMES = tuple(field.name for field in fields(Shot))
 
 
 def read_shot(values: Mapping[str, Any]) -> Shot:
     """A shot from what a browser sent; a norm without a radius takes the usual one."""
     _check.instance("settings", values, Mapping, "be a mapping")
-    known = {
-        name: values[name]
-        for name in ("data", "index", "norm", "radius")
-        if values.get(name) not in (None, "")
-    }
+    known = {name: values[name] for name in _NAMES if name in values}
     norm = known.get("norm", "l2")
     if "radius" not in known and isinstance(norm, str) and norm in USUAL:
         known["radius"] = USUAL[norm]
@@ -100,7 +92,7 @@ def read_shot(values: Mapping[str, Any]) -> Shot:
 
 def read_shot_link(search: str | None) -> Shot:
     """What a link's query says."""
-    return read_shot(read_query(search, {"data", "index", "norm", "radius"}))
+    return read_shot(read_query(search, set(_NAMES)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +107,7 @@ class Seen:
     said_adv: int
     margin_adv: float
     broken: bool  # at the radius asked for
+    worst: bool  # whether x_adv is the worst found at that radius, or else the smallest attack
     smallest: float  # radius of the smallest attack found; inf where none
     certified: float
     neurons: Tensor  # (NEURONS, 784) those that give most to the class that was said
@@ -141,7 +134,10 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
     The certificate is "tight" in l2, and the linear one in the other norms, within the box.
     """
     x, y = images.x[shot.index : shot.index + 1], images.y[shot.index : shot.index + 1]
-    settings: dict[str, Any] = {"norm": shot.norm, "box": images.box}
+    settings: dict[str, Any] = {
+        **{"norm": shot.norm, "box": images.box},
+        "progress": deadline.check,
+    }
     generator = torch.Generator().manual_seed(0)
     struck = attack.run(net, x, y, radius=shot.radius, generator=generator, **settings)
     deadline.check()
@@ -151,7 +147,8 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
     certified = float(certify.radius(net, x, y, effort=effort, **settings))  # type: ignore[arg-type]
     smallest = float(least.radius)
     x_adv, broken = struck.x_adv, bool(struck.success)
-    if not broken and smallest <= shot.radius:
+    worst = broken or smallest > shot.radius
+    if not worst:
         x_adv, broken = least.x_adv, True
     with torch.no_grad():
         said, said_adv = (int(net(one).argmax()) for one in (x, x_adv))
@@ -167,6 +164,7 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
         said_adv,
         margins[1],
         broken,
+        worst,
         smallest if math.isfinite(smallest) else math.inf,
         certified,
         net.neurons.detach()[order],
@@ -178,11 +176,19 @@ class Own:
     """Networks of the users' own, by the digest of their file; the last few are kept."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Semaphore(READ)
         self._kept: OrderedDict[str, PReLUNet] = OrderedDict()
 
     def add(self, contents: object) -> str:
         """Read a model file as a browser sends it; returns its key."""
+        if not self._reading.acquire(blocking=False):
+            raise Busy("the server is busy reading other people's files; try again in a moment")
+        try:
+            return self._add(contents)
+        finally:
+            self._reading.release()
+
+    def _add(self, contents: object) -> str:
         _check.instance("file", contents, str, "be the content of a model file")
         assert isinstance(contents, str)
         head, _, text = contents.partition("base64,")
@@ -229,7 +235,7 @@ def _read(data: bytes) -> PReLUNet:
 
 
 def grey_png(pixels: Tensor) -> str:
-    """An image in [0, 1], (784,), as the address of a PNG: ink on paper."""
+    """An image in [0, 1], (784,), as the address of a PNG: white on black."""
     levels = (255.0 * pixels.double().clamp(0, 1)).round().reshape(SIDE, SIDE)
     return _png(np.asarray(levels.numpy(), dtype=np.uint8))
 

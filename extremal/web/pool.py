@@ -3,25 +3,32 @@
 Equal questions that come at the same time are computed once. Somebody who asks again before an
 earlier question of the same kind was begun gives that one up, so that moving a slider never fills
 the queue. One that runs goes on and is kept: others may ask the same, and if every move stopped
-what runs, people who keep moving would never see an answer.
+what runs, people who keep moving would never see an answer. Which of two questions is the later one
+is what the browser says: one move asks several times, and an older move may be slower.
 """
 
 from __future__ import annotations
 
+import math
+import os
+import sys
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-WORKERS = 2
+from torch import Tensor, nn
+
+WORKERS = min(max(os.cpu_count() or 2, 2), 8)  # a thread for each core, within reason
 WAITING = 128  # questions that may wait for a thread
 SECONDS = 20.0  # of computing that an answer may take,
 SLOWER = 6.0  # and times as many by the clock, where the machine has other things to do
 ANSWERS, BYTES = 128, 96_000_000  # that are kept
 _USERS = 1000  # whose last question is remembered
+_OBJECT = 1000  # bytes of a tensor or of a network without its numbers
 
 
 class Busy(ValueError):  # noqa: N818 - it is a state of the server, told to the user
@@ -61,6 +68,30 @@ class Deadline:
 Work = Callable[[Deadline], Any]
 
 
+def weigh(value: object) -> int:
+    """About the bytes of a value: of tensors, of plain values, and of whatever is made of them."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size() + _OBJECT
+    if isinstance(value, nn.Module):
+        return sum(map(weigh, value.state_dict().values())) + _OBJECT
+    own = sys.getsizeof(value)
+    if isinstance(value, Mapping):
+        return own + sum(weigh(part) for pair in value.items() for part in pair)
+    if isinstance(value, list | tuple | set | frozenset):
+        return own + sum(map(weigh, value))
+    made = hasattr(value, "__dict__") and not isinstance(value, type)
+    return own + weigh(vars(value)) if made else own
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """An answer, its bytes, and when it was made."""
+
+    value: Any
+    size: int
+    made: float
+
+
 @dataclass(eq=False)
 class _Job:
     """A question under way and who waits for it."""
@@ -70,10 +101,15 @@ class _Job:
     deadline: Deadline | None = None
 
 
+def place_of(asker: object, place: str) -> tuple[str, str] | None:
+    """Who asks, for which place on the page; nobody where the browser does not say."""
+    return (asker[:64], place) if isinstance(asker, str) else None
+
+
 class Pool:
     """Threads that answer questions, and the answers that were asked for last.
 
-    `size` tells the bytes of an answer; an answer that is larger than all that may be kept isn't.
+    An answer's `size` is its bytes; one that is larger than all that may be kept is not kept.
     """
 
     def __init__(
@@ -89,24 +125,33 @@ class Pool:
         self._waiting, self._seconds = waiting, seconds
         self._answers, self._most = answers, most
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
         self._bytes = 0
         self._jobs: dict[Hashable, _Job] = {}
-        self._last: OrderedDict[Hashable, Hashable] = OrderedDict()
+        self._last: OrderedDict[Hashable, tuple[int, Hashable]] = OrderedDict()
 
     def ask(
-        self, key: Hashable, work: Work, *, asker: Hashable = None, size: int = 1_000_000
+        self,
+        key: Hashable,
+        work: Work,
+        *,
+        asker: Hashable = None,
+        turn: int = 0,
+        age: float = math.inf,
+        size: Callable[[Any], int] = weigh,
     ) -> Any:
         """The answer to `key`, from those that are kept or by `work`; waits for it.
 
-        `asker` is who asks, and for what place on the page: its earlier question is given up.
+        `asker` is who asks, and for what place on the page: its earlier question is given up, which
+        is one with a lower `turn`, or with the same that was asked before. `Superseded` where it
+        has asked with a higher one. An answer older than `age` seconds is replaced.
         """
         with self._lock:
-            if key in self._kept:
+            self._release(asker, key, turn)
+            kept = self._kept.get(key)
+            if kept is not None and time.monotonic() - kept.made <= age:
                 self._kept.move_to_end(key)
-                self._release(asker, key)
-                return self._kept[key][0]
-            self._release(asker, key)
+                return kept.value
             job = self._jobs.get(key) or self._begin(key, work, size)
             job.askers.add(asker)
             future = job.future
@@ -129,7 +174,7 @@ class Pool:
                     job.deadline.given_up.set()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
-    def _begin(self, key: Hashable, work: Work, size: int) -> _Job:
+    def _begin(self, key: Hashable, work: Work, size: Callable[[Any], int]) -> _Job:
         if len(self._jobs) >= self._waiting:
             raise Busy("the server is busy with other people's questions; try again in a moment")
         job = self._jobs[key] = _Job()
@@ -138,8 +183,9 @@ class Pool:
             job.deadline = Deadline(self._seconds)
             try:
                 value = work(job.deadline)
+                made = _Kept(value, size(value), time.monotonic())
                 with self._lock:
-                    self._keep(key, value, size)
+                    self._keep(key, made)
                 return value
             finally:
                 with self._lock:
@@ -149,22 +195,26 @@ class Pool:
         job.future = self._threads.submit(answer)
         return job
 
-    def _keep(self, key: Hashable, value: Any, size: int) -> None:
-        if size > self._most:
+    def _keep(self, key: Hashable, made: _Kept) -> None:
+        before = self._kept.pop(key, None)
+        self._bytes -= before.size if before else 0
+        if made.size > self._most:
             return
-        _, before = self._kept.pop(key, (None, 0))
-        self._kept[key] = (value, size)
-        self._bytes += size - before
+        self._kept[key] = made
+        self._bytes += made.size
         while len(self._kept) > self._answers or self._bytes > self._most:
-            _, (_, freed) = self._kept.popitem(last=False)
-            self._bytes -= freed
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.size
 
-    def _release(self, asker: Hashable, key: Hashable) -> None:
+    def _release(self, asker: Hashable, key: Hashable, turn: int) -> None:
         """Note what somebody asks for, and give up what it asked for before."""
         if asker is None:
             return
-        before = self._last.pop(asker, None)
-        self._last[asker] = key
+        latest, before = self._last.get(asker, (turn, None))
+        if turn < latest:
+            raise Superseded
+        self._last[asker] = (turn, key)
+        self._last.move_to_end(asker)
         while len(self._last) > _USERS:
             self._last.popitem(last=False)
         job = self._jobs.get(before)

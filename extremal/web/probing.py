@@ -12,7 +12,7 @@ from extremal import attack, certify
 from extremal.models import double
 from extremal.web.pool import Deadline
 from extremal.web.setup import REACH, Probe
-from extremal.web.training import Answer
+from extremal.web.training import Trained
 
 SIDE = 61  # points of the grid along an axis
 
@@ -35,13 +35,13 @@ class Regions:
     certified: float
 
 
-def regions(answer: Answer, probe: Probe, deadline: Deadline) -> Regions:
+def regions(trained: Trained, probe: Probe, deadline: Deadline) -> Regions:
     """The grid, the smallest attack on the point, and its certified radius ("tight")."""
-    probe.check(answer.setup)
-    rows = answer.mixture.centers[[probe.first - 1, probe.second - 1]]  # (2, dim) float64
+    probe.check(trained.setup)
+    rows = trained.mixture.centers[[probe.first - 1, probe.second - 1]]  # (2, dim) float64
     axis = torch.linspace(-REACH, REACH, SIDE, dtype=torch.float64)
     up, across = torch.meshgrid(axis, axis, indexing="ij")
-    twin = double(answer.net)
+    twin = double(trained.net)
     with torch.no_grad():
         values = twin(torch.stack([across, up], -1).reshape(-1, 2) @ rows).reshape(SIDE, SIDE)
         point = torch.tensor([[probe.across, probe.up]], dtype=torch.float64) @ rows
@@ -50,10 +50,9 @@ def regions(answer: Answer, probe: Probe, deadline: Deadline) -> Regions:
         return Regions(probe, axis, values, 0, 0.0, None, 0.0, 0.0)
     deadline.check()
     label = torch.tensor([sign])
-    generator = torch.Generator().manual_seed(answer.setup.seed)
-    found = attack.minimal(twin, point, label, generator=generator)
-    deadline.check()
-    certified = certify.radius(twin, point, label, attacked=found.x_adv)
+    generator = torch.Generator().manual_seed(trained.setup.seed)
+    found = attack.minimal(twin, point, label, generator=generator, progress=deadline.check)
+    certified = certify.radius(twin, point, label, attacked=found.x_adv, progress=deadline.check)
     landed, aside = None, 0.0
     if bool(found.success):
         inside = rows @ found.x_adv[0]

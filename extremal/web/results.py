@@ -19,7 +19,7 @@ from extremal.report.figure import pdf_bytes, png_bytes
 from extremal.report.style import headings, panels_of
 from extremal.report.words import verdict, verdicts
 
-RUNNING = 120.0  # seconds since the last trial ended, within which a run counts as running
+RUNNING = 120.0  # seconds since the last trial ended, within which a run is surely running
 KINDS = {
     "csv": "text/csv",
     "figure.csv": "text/csv",
@@ -37,11 +37,12 @@ class Row:
     name: str
     title: str
     scale: str
-    status: str  # "done", "running", "stopped" or "shipped"
+    status: str  # "done", "running", "shipped", or "begun" where it may have stopped
     done: int
     total: int
     agree: int | None  # claims that agree with the source, of `claims`; None until it is done
     claims: int | None
+    quiet: float = 0.0  # seconds since the last trial of one that is not done
 
 
 def listing(out: Path) -> list[Row]:
@@ -59,20 +60,35 @@ def listing(out: Path) -> list[Row]:
 
 def _of_run(experiment: experiments.Experiment, scale: str, out: Path) -> Row:
     """Counts by the files that are there, which is fast; claims once all trials are done."""
+    written = _written(experiment, scale, out)
+    total, done = len(written), sum(at > 0 for at in written)
+    path = out / experiment.name / scale / "summary.json"
+    if done == total and path.is_file():
+        return _of_summary(experiments.load_summary(path), "done")
+    quiet = max(time.time() - max(written, default=0.0), 0.0)
+    status = "running" if quiet < RUNNING and done < total else "begun"
+    return Row(experiment.name, experiment.title, scale, status, done, total, None, None, quiet)
+
+
+def _written(experiment: experiments.Experiment, scale: str, out: Path) -> list[float]:
+    """When each trial of a run was written; 0 for one that is not done."""
     store = Store(out)
     seeds = begun_seeds(experiment, scale, out)
     trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]
-    changed = [_changed(store.path(trial)) for trial in trials]
-    done = sum(at > 0 for at in changed)
-    path = out / experiment.name / scale / "summary.json"
-    if done == len(trials) and path.is_file():
-        return _of_summary(experiments.load_summary(path), "done")
-    running = time.time() - max(changed, default=0.0) < RUNNING
-    status = "running" if running and done < len(trials) else "stopped"
-    return Row(experiment.name, experiment.title, scale, status, done, len(trials), None, None)
+    return [_time(store.path(trial)) for trial in trials]
 
 
-def _changed(path: Path) -> float:
+def changed(name: object, scale: object, out: Path) -> float:
+    """When the result that `detail` finds was last written."""
+    _check.choice("scale", scale, SCALES)
+    experiment = experiments.get(str(name))
+    if begun(experiment, str(scale), out):
+        return max(_written(experiment, str(scale), out), default=0.0)
+    path = shipped_file(experiment, str(scale))
+    return 0.0 if path is None else _time(path)
+
+
+def _time(path: Path) -> float:
     """When a file was last written; 0 where there is none."""
     try:
         return path.stat().st_mtime
@@ -107,6 +123,11 @@ def detail(name: object, scale: object, out: Path) -> dict[str, Any]:
             f"run it: extremal run {experiment.name} --scale {scale}"
         )
     return found[0]
+
+
+def file_name(name: str, scale: str, kind: str) -> str:
+    """The name that a file has where it is taken to."""
+    return f"{name.replace('/', '-')}-{scale}.{kind}"
 
 
 def download(summary: Mapping[str, Any], kind: object) -> bytes:

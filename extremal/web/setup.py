@@ -17,6 +17,7 @@ from extremal import _check
 LOSSES = ("exp", "logistic")
 LONGEST_LINK = 2000  # characters
 _SHOWN = 40  # characters of a bad value
+_TURNS = 2**53  # whole numbers that a browser counts to
 
 
 @dataclass(frozen=True)
@@ -84,10 +85,13 @@ class Setup:
 
 @dataclass(frozen=True)
 class Probe:
-    """The plane of two centres, counted from 1, and a point across * mu_first + up * mu_second."""
+    """The plane of two centres, counted from 1, and a point across * mu_first + up * mu_second.
+
+    By `usual_probe` the second is of the other class, so that the edge between them is seen.
+    """
 
     first: int = 1
-    second: int = 2
+    second: int = 3
     across: float = 1.0
     up: float = 0.0
 
@@ -97,7 +101,7 @@ class Probe:
             object.__setattr__(self, name, whole(name, getattr(self, name), 1, most))
         _check.require(self.first != self.second, "second", "be another centre than first", "same")
         for name in ("across", "up"):
-            value = _number(name, getattr(self, name))
+            value = finite(name, getattr(self, name))
             object.__setattr__(
                 self, name, _check.number(name, value, minimum=-REACH, maximum=REACH)
             )
@@ -110,23 +114,37 @@ class Probe:
             _check.require(value <= setup.count, name, rule, value)
 
 
+def usual_probe(setup: Setup) -> Probe:
+    """The first centre of each class."""
+    return Probe(second=setup.positive + 1)
+
+
 def read_setup(values: Mapping[str, Any]) -> Setup:
-    """A set-up from what a browser sent: missing values are the default's, others are checked."""
+    """A set-up from what a browser sent: a name that is missing has its usual value.
+
+    One that is there must have a value, but for `beside`: whatever is wrong is said, not mended.
+    """
     return Setup(**_known(values, Setup))
 
 
-def read_probe(values: Mapping[str, Any]) -> Probe:
-    """A plane and a point from what a browser sent."""
-    return Probe(**_known(values, Probe))
+def read_probe(values: Mapping[str, Any], setup: Setup) -> Probe:
+    """A plane and a point from what a browser sent, with centres that the set-up has."""
+    probe = replace(usual_probe(setup), **_known(values, Probe))
+    probe.check(setup)
+    return probe
+
+
+def read_turn(values: object) -> int:
+    """The number of a move, which rises from move to move of a browser; 0 where it has none."""
+    turn = values.get("turn") if isinstance(values, Mapping) else None
+    return turn if isinstance(turn, int) and abs(turn) < _TURNS else 0
 
 
 def read_link(search: str | None) -> tuple[Setup, Probe]:
     """What a link's query says, all of it known and within the bounds."""
     values = read_query(search, {field.name for kind in (Setup, Probe) for field in fields(kind)})
     setup = read_setup(values)
-    probe = read_probe(values)
-    probe.check(setup)
-    return setup, probe
+    return setup, read_probe(values, setup)
 
 
 def read_query(search: object, known: set[str]) -> dict[str, str]:
@@ -144,25 +162,24 @@ def read_query(search: object, known: set[str]) -> dict[str, str]:
 
 def link(setup: Setup, probe: Probe) -> str:
     """The query that `read_link` reads as the same: what differs from the defaults, no more."""
-    values = {**_changed(setup), **_changed(probe)}
+    values = {**_changed(setup, Setup()), **_changed(probe, usual_probe(setup))}
     return f"?{urlencode(values)}" if values else ""
 
 
-def _changed(chosen: Setup | Probe) -> dict[str, Any]:
-    usual = asdict(type(chosen)())
+def _changed(chosen: Setup | Probe, standard: Setup | Probe) -> dict[str, Any]:
+    usual = asdict(standard)
     return {name: value for name, value in asdict(chosen).items() if value != usual[name]}
 
 
 def _known(values: object, kind: type) -> dict[str, Any]:
     _check.instance("settings", values, Mapping, "be a mapping")
     assert isinstance(values, Mapping)
-    names = [field.name for field in fields(kind)]
-    return {name: values[name] for name in names if values.get(name) not in (None, "")}
+    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
 def _within(name: str, value: object, shown: str | None = None) -> float | int:
     bound = BOUNDS[name]
-    number = _number(shown or name, value)
+    number = finite(shown or name, value)
     if name in WHOLE:
         return whole(shown or name, number, int(bound.low), int(bound.high))
     return _check.number(shown or name, number, minimum=bound.low, maximum=bound.high)
@@ -170,15 +187,16 @@ def _within(name: str, value: object, shown: str | None = None) -> float | int:
 
 def whole(name: str, value: object, low: int, high: int) -> int:
     """A whole number within bounds, from a number or from text."""
-    number = _number(name, value)
+    number = finite(name, value)
     rule = f"be a whole number from {low} to {high}"
     _check.require(number == int(number) and low <= number <= high, name, rule, f"{number:g}")
     return int(number)
 
 
-def _number(name: str, value: object) -> float:
+def finite(name: str, value: object) -> float:
     """A finite number from a number or from text, since links and controls hold text."""
     rule = "be a number"
+    _check.require(value not in (None, ""), name, rule, "nothing")
     plain = isinstance(value, int | float | str) and not isinstance(value, bool)
     _check.require(plain, name, rule, type(value).__name__)
     try:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 import torch
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 from flask import Response, abort, request
+from werkzeug.exceptions import HTTPException
 
-from extremal.web import images, parts, playground, runs
+from extremal.web import downloads, images, parts, playground, runs, stage, wires
 from extremal.web.guard import guarded
 from extremal.web.pool import Pool
 
+_log = logging.getLogger(__name__)
 PAGES = {"/": "Playground", "/images": "Images", "/runs": "Runs"}
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGEST = 24_000_000  # bytes of a request: a model file, in the browser's encoding, and some more
@@ -61,7 +64,7 @@ def create_app(
         Input("url", "pathname"),
         Input("url", "search"),
     )(guarded(_not_found)(_Pages(stored)))
-    for name, wires in (
+    for name, joined in (
         (
             "theme",
             (
@@ -72,11 +75,13 @@ def create_app(
             ),
         ),
         ("session", (Output("session", "data"), Input("session", "data"))),
+        ("arrived", (Output("nav", "title"), Input("nav", "children"))),
     ):
-        app.clientside_callback(ClientsideFunction("explorer", name), *wires)
-    playground.add_callbacks(app, playground.Playground(pool))
+        app.clientside_callback(ClientsideFunction("explorer", name), *joined)
+    wires.add_callbacks(app, playground.Playground(pool))
     images.add_callbacks(app, images.Images(pool))
     runs.add_callbacks(app, stored)
+    downloads.add_download(app, stored)
     _protect(app, host)
     return app
 
@@ -85,7 +90,7 @@ class _Pages:
     """The page for an address."""
 
     def __init__(self, stored: runs.Runs) -> None:
-        self._pages = {"/": playground.page, "/images": images.page, "/runs": stored.page}
+        self._pages = {"/": stage.page, "/images": images.page, "/runs": stored.page}
 
     def __call__(self, path: Any, search: Any) -> tuple[Any, Any]:
         place = path if isinstance(path, str) else "/"
@@ -122,7 +127,8 @@ def _layout() -> Any:
             html.Main(id="page", tabIndex="-1"),
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="theme"),
-            dcc.Store(id="session", storage_type="session"),
+            dcc.Store(id="session"),
+            dcc.Store(id="typed"),
         ]
     )
 
@@ -148,5 +154,17 @@ def _protect(app: Dash, host: str) -> None:
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
 
+    def refused(error: Exception) -> Response:
+        """One line for what went wrong; what fails outside of our guards is no question."""
+        words, status = "something went wrong here; the server's log says what", 500
+        if isinstance(error, HTTPException):
+            words, status = error.name, error.code or 500
+        else:
+            _log.error("a request to %s failed: %.200r", request.path, error)
+            if request.path.endswith("_dash-update-component"):
+                words, status = "this is no question that the explorer knows", 400
+        return Response(f"{words}\n", status=status, mimetype="text/plain")
+
+    server.register_error_handler(Exception, refused)
     server.before_request(check_host)
     server.after_request(add_headers)

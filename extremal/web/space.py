@@ -23,8 +23,8 @@ from extremal.web.look import (
     subscript,
     themed,
 )
-from extremal.web.setup import Setup
-from extremal.web.training import END, FRAMES, START, Answer, directions
+from extremal.web.setup import Setup, link, usual_probe
+from extremal.web.training import END, FRAMES, START, Trained, directions
 
 INNER = 0.25  # the length that the shortest neuron is drawn with; the longest has 1
 DIGITS = 1000  # coordinates are sent as whole numbers of thousandths
@@ -72,30 +72,34 @@ def _completed(rows: Tensor) -> Tensor:
     return rows
 
 
-def places(answer: Answer) -> Tensor:
+def places(trained: Trained) -> Tensor:
     """Where each neuron is drawn at each recorded time, (frames, width, 3).
 
     Along its direction, as far as the logarithm of its length tells: INNER for the shortest of all
     neurons and times, 1 for the longest.
     """
-    weights = answer.run.snapshots["neurons"].double()
+    weights = trained.run.snapshots["neurons"].double()
     lengths = torch.linalg.vector_norm(weights, dim=-1, keepdim=True).clamp(min=1e-300)
     logs = lengths.log()
     low, high = float(logs.min()), float(logs.max())
     share = (logs - low) / (high - low) if high > low else torch.ones_like(logs)
-    return (weights / lengths * (INNER + (1.0 - INNER) * share)) @ projection(answer.setup).T
+    return (weights / lengths * (INNER + (1.0 - INNER) * share)) @ projection(trained.setup).T
 
 
-def track(answer: Answer) -> dict[str, Any]:
+def track(trained: Trained) -> dict[str, Any]:
     """What the browser needs to move the neurons: recorded times, and whole thousandths."""
-    moved = (places(answer) * DIGITS).round().int()
-    phases = answer.run.info["phases"]
+    moved = (places(trained) * DIGITS).round().int()
+    phases = trained.run.info["phases"]
+    end = float(trained.run.times[-1])
+    last = next((k for k, time in enumerate(grid_times()) if time >= end), FRAMES - 1)
     return {
-        "times": [float(f"{time:.5g}") for time in answer.run.times.tolist()],
+        "of": link(trained.setup, usual_probe(trained.setup)),
+        "last": last,  # the first moment of the time control at which the flow has ended
+        "times": [float(f"{time:.5g}") for time in trained.run.times.tolist()],
         "x": moved[:, :, 0].tolist(),
         "y": moved[:, :, 1].tolist(),
         "z": moved[:, :, 2].tolist(),
-        "loss": [float(f"{value:.4g}") for value in answer.run.values["loss"].tolist()],
+        "loss": [float(f"{value:.4g}") for value in trained.run.values["loss"].tolist()],
         "turn": float(phases["alignment ends"]),
         "fit": float(phases["fitting starts"]),
     }
@@ -107,19 +111,19 @@ def grid_times() -> list[float]:
     return [float(f"{START * math.exp(step * k):.5g}") for k in range(FRAMES)]
 
 
-def draw_space(answer: Answer, look: Theme) -> Figure:
+def draw_space(trained: Trained, look: Theme) -> Figure:
     """Neurons at the end of training, data, centres and class averages."""
-    last = places(answer)[-1]
-    votes = answer.net.votes.detach()[0]
+    last = places(trained)[-1]
+    votes = trained.net.votes.detach()[0]
     colours = [POSITIVE if vote > 0 else NEGATIVE for vote in votes.tolist()]
-    data = [*_neurons(answer, last, colours), *_points(answer), *_known(answer, look)]
+    data = [*_neurons(trained, last, colours), *_points(trained), *_known(trained, look)]
     hidden = {"showticklabels": False, "title": {"text": ""}, "showspikes": False, "nticks": 4}
     axis = {**hidden, "range": [-1.15, 1.15], "showbackground": False, "zeroline": False}
-    eye = {"x": 1.15, "y": 1.25, "z": 0.75} if answer.setup.dim == 3 else {"x": 1.5, "y": 0.7}
+    eye = {"x": 1.15, "y": 1.25, "z": 0.75} if trained.setup.dim == 3 else {"x": 1.5, "y": 0.7}
     layout = {
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": True,
-        "annotations": [power_note(answer.setup.p)],
+        "annotations": [power_note(trained.setup.p, look)],
         "legend": {
             "orientation": "h",
             "y": 0,
@@ -127,21 +131,21 @@ def draw_space(answer: Answer, look: Theme) -> Figure:
             "x": 0,
             "itemsizing": "constant",
         },
-        "uirevision": f"space {answer.setup.dim == 3}",
+        "uirevision": f"space {trained.setup.dim == 3}",
         "scene": {
             **{f"{name}axis": dict(axis) for name in "xyz"},
             "aspectmode": "cube",
             "camera": {"eye": {"z": 0.55, **eye}, "center": {"x": 0, "y": 0, "z": -0.08}},
-            "uirevision": f"scene {answer.setup.dim == 3}",
+            "uirevision": f"scene {trained.setup.dim == 3}",
         },
     }
     return themed({"data": data, "layout": layout}, look)
 
 
-def _neurons(answer: Answer, last: Tensor, colours: list[str]) -> list[dict[str, Any]]:
+def _neurons(trained: Trained, last: Tensor, colours: list[str]) -> list[dict[str, Any]]:
     """The two traces that the browser moves: rays and their tips."""
-    names, rows = directions(answer.mixture)
-    best = cosines(answer.net.neurons, rows).max(1)
+    names, rows = directions(trained.mixture)
+    best = cosines(trained.net.neurons, rows).max(1)
     words = [
         f"neuron {j + 1}: cosine {cosine:.3f} with {names[k]}"
         for j, (k, cosine) in enumerate(
@@ -169,11 +173,11 @@ def _neurons(answer: Answer, last: Tensor, colours: list[str]) -> list[dict[str,
     return [rays, tips]
 
 
-def _points(answer: Answer) -> list[dict[str, Any]]:
+def _points(trained: Trained) -> list[dict[str, Any]]:
     found = []
-    view = projection(answer.setup).T
+    view = projection(trained.setup).T
     for sign, colour, name in ((1, POSITIVE, "+"), (-1, NEGATIVE, "−")):
-        own = answer.points.x[answer.points.y == sign].double() @ view
+        own = trained.points.x[trained.points.y == sign].double() @ view
         if len(own) == 0:
             continue
         found.append(
@@ -189,10 +193,10 @@ def _points(answer: Answer) -> list[dict[str, Any]]:
     return found
 
 
-def _known(answer: Answer, look: Theme) -> list[dict[str, Any]]:
+def _known(trained: Trained, look: Theme) -> list[dict[str, Any]]:
     """Centres, with their numbers, and the averages of classes that have several."""
-    view = projection(answer.setup).T
-    centers = answer.mixture.centers @ view
+    view = projection(trained.setup).T
+    centers = trained.mixture.centers @ view
     found = [
         {
             "type": "scatter3d",
@@ -201,15 +205,15 @@ def _known(answer: Answer, look: Theme) -> list[dict[str, Any]]:
             **_coordinates(centers),
             "text": [f"μ{subscript(k + 1)}" for k in range(len(centers))],
             "textposition": "top center",
-            "textfont": {"color": look.ink, "size": 15},
+            "textfont": {"color": look.ink, "size": look.text + 2},
             "marker": {"color": look.ink, "size": 6, "symbol": "diamond"},
             "hovertemplate": "centre %{text}<extra></extra>",
         }
     ]
-    classes = ((1, answer.mixture.positive, "+"), (-1, answer.mixture.negative, "−"))
+    classes = ((1, trained.mixture.positive, "+"), (-1, trained.mixture.negative, "−"))
     several = [(sign, name) for sign, count, name in classes if count > 1]
     if several:
-        ends = torch.stack([answer.mixture.average(sign) for sign, _ in several]) @ view
+        ends = torch.stack([trained.mixture.average(sign) for sign, _ in several]) @ view
         found.append(
             {
                 "type": "scatter3d",
@@ -218,7 +222,7 @@ def _known(answer: Answer, look: Theme) -> list[dict[str, Any]]:
                 **_segments(ends),
                 "text": [word for _, name in several for word in ("", f"average {name}", "")],
                 "textposition": "top center",
-                "textfont": {"color": ACCENT, "size": 14},
+                "textfont": {"color": ACCENT, "size": look.text + 1},
                 "line": {"color": ACCENT, "width": 5, "dash": "dash"},
                 "marker": {"color": ACCENT, "size": 4, "symbol": "square"},
                 "hovertemplate": "%{text}<extra></extra>",

@@ -1,6 +1,7 @@
-"""One answer of the playground: a network trained by gradient flow, attacked and certified.
+"""One answer of the playground: a network trained by gradient flow, then attacked and certified.
 
 It is what `recipe` writes down as Python, and nothing else: a test runs those lines and compares.
+It comes in two parts, so that the picture can move before the attacks are done.
 """
 
 from __future__ import annotations
@@ -24,28 +25,30 @@ STEPS = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
-    """A trained network and all that the page says and draws of it."""
+class Trained:
+    """A trained network, how it came about, and the points to test it with."""
 
     setup: Setup
     mixture: OrthonormalMixture
     points: Dataset  # the training points
+    test: Dataset
     net: PReLUNet
     run: Trajectory
-    attacked: Tensor  # (TEST,) the smallest radius found at which each test point breaks
-    certified: Tensor  # (TEST,) no attack below it
     follows: measure.Following  # which of `directions` each dominant neuron follows
-
-    @property
-    def size(self) -> int:
-        """About as many bytes as it holds."""
-        kept = [*self.run.snapshots.values(), self.points.x, self.attacked, self.certified]
-        return sum(part.numel() * part.element_size() for part in kept) + 100_000
 
     @property
     def fitted(self) -> bool:
         """Whether the loss reached its goal."""
         return self.run.info["ended_by"] == "loss"
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """A trained network, and how far its test points hold."""
+
+    trained: Trained
+    attacked: Tensor  # (TEST,) the smallest radius found at which each test point breaks
+    certified: Tensor  # (TEST,) no attack below it
 
 
 def directions(mixture: OrthonormalMixture) -> tuple[list[str], Tensor]:
@@ -67,8 +70,8 @@ def directions(mixture: OrthonormalMixture) -> tuple[list[str], Tensor]:
     return names, torch.stack(rows)
 
 
-def train_answer(setup: Setup, deadline: Deadline) -> Answer:
-    """Train, attack and certify; `setup.beside` is not looked at."""
+def train_flow(setup: Setup, deadline: Deadline) -> Trained:
+    """The first part: train; `setup.beside` is not looked at."""
     generator = torch.Generator().manual_seed(setup.seed)
     mixture = OrthonormalMixture(setup.dim, setup.positive, setup.negative, setup.spread)
     points = mixture.sample(TRAIN, generator=generator)
@@ -84,14 +87,19 @@ def train_answer(setup: Setup, deadline: Deadline) -> Answer:
         max_steps=STEPS,
         progress=deadline.check,
     )
-    deadline.check()
-    found = attack.minimal(net, test.x, test.y, generator=generator, progress=deadline.check)
-    deadline.check()
-    certified = certify.radius(net, test.x, test.y, effort="fast", progress=deadline.check)
     follows = measure.following(net, directions(mixture)[1])
-    return Answer(setup, mixture, points, net, run, found.radius, certified, follows)
+    return Trained(setup, mixture, points, test, net, run, follows)
 
 
-def estimate(setup: Setup) -> int:
-    """Bytes that an answer may come to: snapshots in float64, and what is drawn."""
-    return FRAMES * setup.width * (setup.dim + 1) * 8 + 200_000
+def survive(trained: Trained, deadline: Deadline) -> Answer:
+    """The second part: attack and certify each test point."""
+    net, test = trained.net, trained.test
+    generator = torch.Generator().manual_seed(trained.setup.seed)
+    found = attack.minimal(net, test.x, test.y, generator=generator, progress=deadline.check)
+    certified = certify.radius(net, test.x, test.y, effort="fast", progress=deadline.check)
+    return Answer(trained, found.radius, certified)
+
+
+def train_answer(setup: Setup, deadline: Deadline) -> Answer:
+    """Both parts."""
+    return survive(train_flow(setup, deadline), deadline)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.probing import Regions
-from extremal.web.training import END, Answer, directions
+from extremal.web.training import END, Answer, Trained, directions
 
 _KINDS = {
     "average": "a class average",
@@ -28,9 +28,9 @@ class Followed:
     lowest: float  # cosine
 
 
-def followed(answer: Answer) -> list[Followed]:
+def followed(trained: Trained) -> list[Followed]:
     """What the dominant neurons follow, by falling share; those below the threshold come last."""
-    found, names = answer.follows, directions(answer.mixture)[0]
+    found, names = trained.follows, directions(trained.mixture)[0]
     total = float(found.contribution.sum())
     rows: dict[str, list[tuple[float, float]]] = {}
     for index, cosine, mass in zip(
@@ -45,22 +45,28 @@ def followed(answer: Answer) -> list[Followed]:
     return sorted(made, key=lambda row: (row.name == "none of these", -row.share))
 
 
-def headline(answer: Answer) -> str:
-    """Who follows what, and where half of the test points break, in two or three sentences."""
+def headline(trained: Trained) -> str:
+    """Who follows what, in a sentence or two."""
     kinds: Counter[str] = Counter()
-    for row in followed(answer):
+    for row in followed(trained):
         kinds[row.name.split(" ")[0]] += row.neurons
     parts = [f"{count} {_verb(count)} {_KINDS[kind]}" for kind, count in kinds.items()]
-    total, setup = len(answer.follows.neurons), answer.setup
-    text = f"p = {answer.setup.p:g}: of {_neurons(total)} that matter, {_and(parts)}. "
-    if not answer.fitted:
-        text += f"The loss has not come down to its goal by flow time {END:g}. "
+    total = len(trained.follows.neurons)
+    text = f"p = {trained.setup.p:g}: of {_neurons(total)} that matter, {_and(parts)}."
+    if not trained.fitted:
+        text += f" The loss has not come down to its goal by flow time {END:g}."
+    return text
+
+
+def broken(answer: Answer) -> str:
+    """Where half of the test points break, in a sentence."""
+    setup, text = answer.trained.setup, f"p = {answer.trained.setup.p:g}: "
     middle, sure = float(answer.attacked.median()), float(answer.certified.median())
     if middle == 0.0:
-        return text + "More than half of the test points are misclassified."
+        return text + "more than half of the test points are misclassified."
     average = average_radius(setup.positive, setup.negative)
     near = f"1/√{setup.count} = {average:.3f}, √2/2 = {OPTIMAL_RADIUS:.3f}"
-    text += f"Half of the test points break by radius {middle:.3f} ({near})"
+    text += f"half of the test points break by radius {middle:.3f} ({near})"
     return f"{text}, half certainly hold to {sure:.3f}."
 
 

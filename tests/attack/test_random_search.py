@@ -9,6 +9,8 @@ from torch import nn
 from extremal.attack import Ball, pgd
 from extremal.attack.apgd import apgd
 from extremal.attack.random_search import random_search
+from extremal.data import separated_points
+from extremal.models import DistanceRatio, Memoriser
 from tests.attack.balls import NORMS
 from tests.attack.networks import linear
 
@@ -44,6 +46,20 @@ def test_box_is_used_to_its_ends(norm, generator):
     reach = far(x + ball.linear_maximum(-w.expand_as(x), x)).detach()
     fallen = far(x).detach() - result.margin
     assert bool((fallen > 0.8 * (far(x).detach() - reach)).all())
+
+
+def test_a_plateau_of_margin_zero_is_not_left_at_its_edge():
+    """At three times its radius a memoriser of 5 coordinates is 0 once 4 of them have moved.
+
+    Rounding puts many of those points just above 0; with all 5 coordinates moved none is.
+    """
+    g = torch.Generator().manual_seed(0)
+    data = separated_points(30, 5, separation=0.02, generator=g)
+    size = DistanceRatio.of(data).separation
+    ball = Ball("linf", 0.3 * size)
+    net = Memoriser(data, 0.1 * size)
+    found = random_search(net, data.x, data.y, ball=ball, steps=100, generator=g)
+    assert found.accuracy == 0.0
 
 
 @pytest.mark.parametrize("norm", NORMS)

@@ -82,6 +82,20 @@ def test_a_wrong_address_is_one_line(here, tmp_path):
     assert "cluster must be an address such as tcp://host:8786, got localhost:8786" in err
 
 
+@pytest.mark.parametrize(
+    "words", ["--cluster localhost:8786", "--jobs 0", "--retries -1", "--jobs 0 --dry-run"]
+)
+@pytest.mark.parametrize("before", [False, True])
+def test_options_that_are_refused_leave_nothing(here, tmp_path, words, before):
+    trials = get(FAST).trials("smoke")
+    for trial in trials[:1] if before else []:  # of which a dry run knows what they cost
+        Store(tmp_path / "runs").write(trial, Outcome({}), 36.0)
+    code, out, err = here("run", FAST, "-s", "smoke", *words.split())
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert "must be" in err
+    assert list(tmp_path.rglob("begun.json")) == []
+
+
 def test_a_dry_run_counts_and_computes_nothing(here, tmp_path):
     trials, store = get(FAST).trials("smoke"), Store(tmp_path / "runs")
     code, out, _ = here("run", FAST, "-s", "smoke", "--dry-run", "--json")
@@ -126,6 +140,29 @@ def test_a_sweep_with_failures_says_why_and_ends_with_1(here, sweep_file):
     assert "failed: x = 3.0, seed 0: ArithmeticError: too much" in out
 
 
+def test_a_sweep_is_shown_by_its_name(here, sweep_file):
+    code, out, err = here("show", "sweeps/own")
+    assert (code, out) == (2, "")
+    assert "no sweep of the name sweeps/own has ended in runs; run it: extremal sweep" in err
+    sweep_file.write_text(sweep_file.read_text().replace("2.0]", "3.0]"))
+    assert here("sweep", str(sweep_file), "--jobs", "1")[0] == 1
+    code, out, _ = here("show", "sweeps/own")
+    assert code == 0
+    assert "4 of 6 trials done, 2 failed." in out
+    assert "failed: x = 3.0, seed 0: ArithmeticError: too much" in out
+    assert "runs/sweeps/own/table.csv" in out
+    told = json.loads(here("show", "sweeps/own", "--json")[1])
+    assert told["trials"] == {"done": 4, "failed": 2, "total": 6}
+    assert "runs/sweeps/own/report.html" in told["files"]
+
+
+@pytest.mark.parametrize("words", ["--jobs 0", "--retries -1", "--jobs 0 --dry-run"])
+def test_a_sweep_refuses_the_same_options(here, sweep_file, tmp_path, words):
+    code, out, err = here("sweep", str(sweep_file), *words.split())
+    assert (code, out, len(err.splitlines())) == (2, "", 1)
+    assert not (tmp_path / "runs").exists()
+
+
 def test_a_wrong_sweep_is_one_line(here, tmp_path):
     code, out, err = here("sweep", str(tmp_path / "none.toml"))
     assert (code, out, len(err.splitlines())) == (2, "", 1)
@@ -157,9 +194,33 @@ def test_stores_are_listed_checked_compacted_and_merged(here, tmp_path):
     assert (code, json.loads(out)["added"]) == (0, 1)
 
 
+def test_an_export_has_the_seeds_that_an_experiment_was_run_with(here, tmp_path):
+    store, trials = Store(tmp_path / "runs"), get(FAST).trials("smoke", 12)
+    for trial in trials:
+        store.write(trial, Outcome({}), 0.0)
+    begun = tmp_path / "runs" / FAST / "smoke" / "begun.json"
+    begun.parent.mkdir(parents=True)
+    begun.write_text('{"seeds": 12}')
+    out = here("store", "export", "mine.tar", "--experiment", FAST, "--json")[1]
+    assert json.loads(out)["trials"] == len(trials)
+
+
+def test_half_an_archive_ends_with_2_and_says_what_was_taken(here, tmp_path):
+    store, trials = Store(tmp_path / "runs"), get(FAST).trials("smoke")
+    for trial in trials:
+        store.write(trial, Outcome({}), 0.0)
+    here("store", "export", "mine.tar")
+    whole = (tmp_path / "mine.tar").read_bytes()
+    (tmp_path / "mine.tar").write_bytes(whole[: whole.index(b"trials/END")])
+    code, out, err = here("store", "import", "mine.tar", "--out", "other")
+    assert (code, out) == (2, "")
+    assert err == "error: mine.tar is cut short: 3 trials were taken\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        ("store list", "store must be a folder with trials"),
         ("store check", "store must be a folder with trials"),
         ("store compact", "store must be a folder with trials"),
         ("store export x.zip", "store must be a folder with trials"),

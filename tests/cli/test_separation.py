@@ -46,6 +46,24 @@ def test_a_folder_of_images(extremal, folder):
     assert json.loads(out)["train-train"]["minimum"] == 0.2
 
 
+def test_a_class_that_test_lacks_shifts_no_label(extremal, folder):
+    for part, classes in (("train", "abc"), ("test", "bc")):
+        for label in classes:
+            place = folder / "images" / part / label
+            place.mkdir(parents=True)
+            shade = {"a": 0, "b": 51, "c": 255}[label]
+            Image.new("RGB", (4, 4), (shade, 0, 0)).save(place / "x.png")
+    code, out, _ = extremal("separation", "images", "--size", "4", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["test-train"]["conflicts"] == []
+    assert told["test-train"]["by_class"]["1"]["minimum"] == 0.2
+    (folder / "images" / "train" / "a").rename(folder / "images" / "test" / "a")
+    code, _, err = extremal("separation", "images", "--size", "4")
+    assert code == 2
+    assert "have each class of test in train, got ['a']" in err
+
+
 def test_mistakes_are_one_line(extremal, folder):
     (folder / "empty").mkdir()
     for arguments, message in (

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from extremal.data import DataError, image_folder, load_folder
+from extremal.data import DataError, image_folder, load_folder, load_split
 from extremal.data.folders import read_image
 
 
@@ -116,6 +116,21 @@ def test_other_kinds_of_pictures_become_colours(tmp_path):
     assert torch.equal(read_image(tmp_path / "grey.png", 3), torch.full((3, 3, 3), 0.4))
     assert torch.equal(read_image(tmp_path / "clear.png", 3), torch.full((3, 3, 3), 0.2))
     assert torch.equal(read_image(tmp_path / "palette.gif", 3), torch.zeros(3, 3, 3))
+
+
+def test_classes_of_a_split_are_matched_by_name(tmp_path):
+    for part, classes in (("train", "abc"), ("test", "ac")):
+        for name in classes:
+            (tmp_path / part / name).mkdir(parents=True)
+            Image.new("RGB", (4, 4), (ord(name), 0, 0)).save(tmp_path / part / name / "0.png")
+    learn, test = load_split(tmp_path, size=2)
+    assert (learn.y.tolist(), test.y.tolist()) == ([0, 1, 2], [0, 2])
+    assert torch.equal(test.x, learn.x[[0, 2]])
+    (tmp_path / "train" / "c").rename(tmp_path / "c")
+    with pytest.raises(ValueError, match=r"have each class of test in train, got \['c'\]"):
+        load_split(tmp_path, size=2)
+    with pytest.raises(ValueError, match="path must hold the folders train and test"):
+        load_split(tmp_path / "test")
 
 
 def test_refusals(images):

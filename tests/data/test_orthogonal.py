@@ -50,9 +50,11 @@ def test_the_map_between_the_papers_scalings():
     assert torch.equal(ours.group, theirs.group)
 
 
-@pytest.mark.parametrize("changes", [{"norms": [1.0, 2.0]}, {"cosine": 0.2}])
+@pytest.mark.parametrize(
+    "changes", [{"norms": [1.0, 2.0]}, {"cosine": 0.2}, {"generator": generator()}]
+)
 def test_other_features_have_no_such_map(changes):
-    with pytest.raises(ValueError, match="features must lie along the first axes"):
+    with pytest.raises(ValueError, match=r"first axes .* \(no generator"):
         OrthogonalClusters(10, 1, 1, **changes).orthonormal()
 
 

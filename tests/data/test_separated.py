@@ -91,3 +91,14 @@ def test_bad_input_is_named():
         ManifoldCells("plane", 2, 3, generator=generator())
     with pytest.raises(ValueError, match="gap must be below"):
         ManifoldCells("torus", 2, 4, gap=0.3, generator=generator())
+
+
+def test_cells_that_no_machine_holds_are_refused():
+    with pytest.raises(ValueError, match=r"dim must be at most 20, for 2\^20 cells, got 45"):
+        LatticeCells(45, generator=generator())
+    with pytest.raises(ValueError, match=r"dim must be at most 13, for 3\^12 cells, got 14"):
+        LatticeCells(14, 3, linear=True, generator=generator())
+    with pytest.raises(ValueError, match=r"intrinsic must be at most 20, .* got 45"):
+        ManifoldCells("torus", 45, 100, generator=generator())
+    with pytest.raises(ValueError, match="intrinsic must be at most 19"):
+        ManifoldCells("sphere", 20, 100, gap=0.01, generator=generator())

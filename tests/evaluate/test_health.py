@@ -73,6 +73,14 @@ def test_probabilities_are_said(generator):
     assert "probabilities" not in names(centred)
 
 
+def test_a_network_that_says_the_same_everywhere_is_said(generator):
+    w, test = points(generator, wrong=0.0)
+    silent = nn.Sequential(linear(w, -1e6), nn.ReLU())
+    told = names(ex.evaluate(silent, test, generator=generator))
+    assert "constant" in told
+    assert "probabilities" not in told
+
+
 def test_margins_of_rounding_are_said(generator):
     """Outputs of 1000 and margins of 0.001: float32 can't hold the difference, float64 can."""
     w, test = points(generator, wrong=0.0)

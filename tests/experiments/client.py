@@ -48,7 +48,7 @@ def open_gate(place: Path, count: int) -> None:
         (place / "gate" / str(level)).touch()
 
 
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 600.0) -> None:
     """Wait until a condition holds; the limit is only there to fail rather than hang."""
     deadline = time.monotonic() + seconds
     while not condition():

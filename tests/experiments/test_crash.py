@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from extremal.experiments import Experiment, Store, run, summarise, write_summary
+from extremal.experiments import Experiment, Outcome, Store, run, summarise, write_summary
 from extremal.experiments.worker import _interrupts_later
 from extremal.report import save_figure
 
@@ -47,16 +47,17 @@ def _finished(store: Store, record: Experiment) -> list[int]:
     return [trial.params["level"] for trial in record.trials("paper") if store.has(trial)]
 
 
-def _killed(start: Start, place: Path, passing: int) -> None:
-    """Kill a client whose two workers are in the middle of trials, after the first `passing`."""
+def _killed(start: Start, place: Path, passing: int, jobs: int) -> None:
+    """Kill a client whose jobs are in the middle of trials, after the first `passing`."""
     store, record = Store(place / "runs"), experiment(place, COUNT)
     before = len(noted(place / "log", "start"))
     open_gate(place, passing)
-    process = start(place, 2)
+    process = start(place, jobs)
+    wanted = set(range(passing, passing + jobs))
     until(lambda: len(_finished(store, record)) == passing)
-    until(lambda: {level for level, _ in noted(place / "log", "start")[before:]} >= _next(passing))
+    until(lambda: {level for level, _ in noted(place / "log", "start")[before:]} >= wanted)
     workers = {pid for _, pid in noted(place / "log", "start")[before:]}
-    assert len(workers) == 2
+    assert len(workers) == jobs
     assert all(alive(worker) for worker in workers)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()  # Not `communicate`: workers that live on would keep the pipe open.
@@ -74,8 +75,8 @@ def test_killed_twice_and_run_again_loses_nothing_and_does_nothing_twice(
 ) -> None:
     store, record = Store(tmp_path / "runs"), experiment(tmp_path, COUNT)
     trials = record.trials("paper")
-    for passing in (3, 6):
-        _killed(start, tmp_path, passing)
+    for passing, jobs in ((3, 2), (6, 1)):
+        _killed(start, tmp_path, passing, jobs)
     open_gate(tmp_path, COUNT)
     report = run(trials, store, jobs=1)
     assert (report.done, report.skipped, report.failed) == (3, 6, 0)
@@ -110,8 +111,12 @@ def test_an_interrupt_ends_the_workers_at_once_and_quietly(start: Start, tmp_pat
 
 
 def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: Path) -> None:
+    record = experiment(tmp_path, COUNT)
+    store = Store(tmp_path / "runs")
+    for trial in record.trials("paper")[1:]:  # One is left, for which one worker is started.
+        store.write(trial, Outcome({}), 0.0)
     process = start(tmp_path, 2)
-    until(lambda: len(group(process.pid)) >= 4)  # The client, two workers and a helper of Python's.
+    until(lambda: len(group(process.pid)) >= 3)  # The client, a worker and a helper of Python's.
     os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert errors.count("Traceback") == 1

@@ -5,12 +5,18 @@ import math
 import pytest
 import torch
 from PIL import Image
-from scipy import stats
 
-from extremal import data, models
+from extremal import data, measure, models
 from extremal.experiments import get
 from extremal.experiments.studies import overfitting, smallest_width
-from extremal.experiments.studies.memorisation import memorisation, steepest
+from extremal.experiments.studies import separation as study
+from extremal.experiments.studies.covered import covered
+from extremal.experiments.studies.memorisation import (
+    cornered,
+    interval_margins,
+    memorisation,
+    steepest,
+)
 from extremal.experiments.studies.separation import separation
 
 
@@ -24,13 +30,35 @@ def first(name, scale="smoke", **given):
 
 def test_memorisation_meets_all_claims():
     numbers = memorisation(first("memorisation"), generator()).numbers
-    for name in ("robust_error", "unproven", "enumerated_error", "ratio_error", "ratio_unproven"):
+    errors = ("robust_error", "enumerated_error", "corner_error", "ratio_error")
+    for name in (*errors, "unproven", "plain_unproven", "ratio_unproven", "formula_gap"):
         assert numbers[name] == 0.0
-    assert numbers["formula_gap"] == 0.0
-    assert numbers["per_upper"] <= 7.0
+    assert numbers["counted"] == numbers["parameters"] == 14 * 6
     assert 0.999 <= numbers["ratio_slope"] <= 1.0 + 1e-9
-    assert numbers["beyond"] > 0.0
+    assert numbers["beyond"] == numbers["corners_beyond"] == 1.0
     assert numbers["lower"] == pytest.approx(math.sqrt(numbers["upper"]))
+
+
+def test_a_large_memoriser_is_not_written_out():
+    params = first("memorisation", count=61, dim=11, attacked_points=2)
+    numbers = memorisation(params, generator()).numbers
+    for name in ("counted", "formula_gap", "plain_unproven", "corner_error", "enumerated_error"):
+        assert numbers[name] is None
+    assert numbers["beyond"] == 1.0
+
+
+def test_intervals_prove_up_to_the_radius_and_no_farther_than_corners_hold():
+    found = data.separated_points(12, 3, separation=0.1, generator=generator())
+    net = models.Memoriser(found, 0.02)
+    plain = net.explicit()
+    at = [interval_margins(plain, found, factor * net.radius) for factor in (0.0, 1.0, 3.0)]
+    torch.testing.assert_close(at[0], (found.y * plain(found.x)).detach())
+    assert float(at[1].min()) == pytest.approx(1.0)
+    assert cornered(net, found, net.radius) == 0.0
+    assert cornered(net, found, 1.001 * (net.radius + net.gap / 3)) == 1.0
+    sides = (2.0 * torch.rand(200, 3, generator=generator()) - 1.0) * 3.0 * net.radius
+    for x, y, low in zip(found.x, found.y, at[2], strict=True):
+        assert bool((y * plain(x + sides).detach() >= low).all())
 
 
 def test_the_largest_slope_is_found_between_the_closest_points():
@@ -47,6 +75,31 @@ def test_separation_of_digits():
     assert numbers["train_quantiles"][0] == numbers["train"]
     assert numbers["ratio"] == pytest.approx(min(numbers["train"], numbers["test"]) / 0.2)
     assert outcome.arrays["train_pair"].shape == (8, 17)
+    assert numbers["seconds"] > 0.0
+    assert 0.05 < numbers["peak_memory"] < 50.0
+
+
+@pytest.mark.parametrize("kind", ["inside", "across"])
+def test_a_wrong_smallest_distance_shows_in_the_gap(kind):
+    learn, test = data.load("digits")
+    learn, test = learn.take(slice(300)), test.take(slice(60))
+    found = {"inside": measure.separation(learn), "across": measure.separation(test, learn)}
+    places = {name: each.pairs[0][0] for name, each in found.items()}
+    assert study._largest_gap(**found, learn=learn, test=test, count=2) == 0.0
+    found[kind].distance[places[kind]] -= 0.01
+    assert study._largest_gap(**found, learn=learn, test=test, count=2) == pytest.approx(0.01)
+
+
+def test_folders_with_classes_of_their_own_are_matched_by_name(tmp_path, monkeypatch):
+    for part, classes in (("train", "abc"), ("test", "bc")):
+        for label in classes:
+            folder = tmp_path / "svhn" / part / label
+            folder.mkdir(parents=True)
+            shade = {"a": 0, "b": 51, "c": 255}[label]
+            Image.new("RGB", (8, 8), (shade,) * 3).save(folder / "0.png")
+    monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path))
+    numbers = separation(first("separation-folders", "paper", image_size=8), generator()).numbers
+    assert (numbers["test_conflicts"], numbers["test_duplicates"]) == (0.0, 2.0)
 
 
 def test_separation_says_which_folder_it_needs(monkeypatch):
@@ -70,20 +123,6 @@ def test_separation_reads_a_user_s_folder(tmp_path, monkeypatch):
     assert numbers["test_duplicates"] == 4.0
 
 
-def test_a_fit_is_that_of_scipy():
-    sizes, widths = [2, 3, 4, 5], [2.0, 4.0, 16.0, 16.0]
-    slope, low, high = smallest_width.fitted(sizes, widths)
-    known = stats.linregress(sizes, [math.log2(width) for width in widths])
-    reach = stats.t.ppf(0.975, 2) * known.stderr
-    assert slope == pytest.approx(known.slope)
-    assert (low, high) == (
-        pytest.approx(known.slope - reach, abs=1e-3),
-        pytest.approx(known.slope + reach, abs=1e-3),
-    )
-    with pytest.raises(ValueError, match="sizes must be 3 to 10 sizes"):
-        smallest_width.fitted([1, 2], [1.0, 2.0])
-
-
 @pytest.mark.parametrize(("problem", "cells"), [("lattice", 8), ("manifold", 8), ("ambient", 8)])
 def test_problems_have_the_cells_that_they_say(problem, cells):
     params = first("generalisation", problem=problem)
@@ -99,16 +138,37 @@ def test_a_width_that_is_not_reached_is_told(monkeypatch):
 
     def error(params, learn, test, radius, width, generator):
         tried.append((radius, width))
-        return 0.0 if width >= 4 and radius == 0.0 else 1.0
+        return 0.0 if width >= 4 and (radius == 0.0 or learn.dim == 2) else 1.0
 
     monkeypatch.setattr(smallest_width, "_error", error)
     params = first("generalisation", widths=[1, 4, 16])
     numbers = smallest_width.smallest_width(params, generator()).numbers
     assert numbers["clean_width"] == [4.0] * 3
-    assert numbers["robust_width"] == [32.0] * 3
-    assert numbers["unreached"] == 3.0
-    assert numbers["robust_slope"] == 0.0
+    assert numbers["robust_width"] == [4.0, None, None]
+    assert numbers["censored"] == [0.0, 1.0, 1.0]
+    assert numbers["unreached"] == 2.0
     assert (params["radius"], 16) in tried
+
+
+def test_a_cover_reaches_fresh_points_and_proves_them():
+    params = first("generalisation", cover_batch=300)
+    found = {}
+    for k, dim in ((1, 6), (2, 6), (2, 24)):
+        g = generator()
+        source = data.ManifoldCells("torus", k, dim, generator=g)
+        found[k, dim] = each = covered(params, source, g)
+        assert each.coverage >= 0.95
+        assert each.error <= 1.0 - each.coverage + 0.03
+        assert each.parameters == each.points * (6 * dim + 4)
+    assert found[2, 6].points > 4 * found[1, 6].points
+    assert 0.5 < found[2, 24].points / found[2, 6].points < 2.0
+
+
+def test_a_cover_that_is_never_whole_says_so(monkeypatch):
+    monkeypatch.setattr("extremal.experiments.studies.covered._MOST", 100)
+    params = first("generalisation", cover_batch=50, cover_reach=0.02)
+    source = data.ManifoldCells("torus", 2, 4, generator=generator())
+    assert covered(params, source, generator()).coverage < 0.95
 
 
 def test_early_stopping_looks_at_the_validation_set_alone():

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy import stats
 
 from extremal.experiments import (
     MARKS,
@@ -506,6 +507,29 @@ def test_a_share_has_the_interval_of_wilson(tmp_path: Path) -> None:
 def test_a_share_is_of_zeros_and_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="value must be 0 or 1 in each trial"):
         _row(tmp_path, Claim("q", "value", 1.0, 0.3, "s", interval="share"))
+
+
+def test_a_slope_is_fitted_to_all_trials(tmp_path: Path) -> None:
+    points = [(p, 10 * p + s + seed) for p in (1.0, 3.0) for s in (0.1, 0.5) for seed in (0, 1)]
+    for kind, change in (("exponential", float), ("power", math.log2)):
+        known = stats.linregress([change(x) for x, _ in points], [math.log2(y) for _, y in points])
+        reach = stats.t.ppf(0.975, 6) * known.stderr
+        claim = Claim("q", "value", 0.1, 0.0, "s", {}, "above", interval=kind, against="p")
+        row = _row(tmp_path / kind, claim)
+        assert row["ours"] == pytest.approx(known.slope)
+        assert row["low"] == pytest.approx(known.slope - reach, rel=1e-4)
+        assert row["high"] == pytest.approx(known.slope + reach, rel=1e-4)
+        assert row["ok"] == (row["low"] >= 0.1)
+
+
+def test_a_fit_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
+    """Two points of each trial, (0.5, 1) and (1, 2): one doubling on a half."""
+    claim = Claim("q", "bad", 1.9, 0.0, "s", {}, "above", interval="exponential", against="radii")
+    row = _row(tmp_path, claim)
+    assert (row["ours"], row["ok"]) == (pytest.approx(2.0), True)
+    claim = dataclasses.replace(claim, where={"p": 1.0, "spread": 0.1}, against="short")
+    with pytest.raises(ValueError, match="bad must be as long as 'short', 1, got 3"):
+        _row(tmp_path / "other", claim)
 
 
 def test_pictures_keep_eight_bits(tmp_path: Path) -> None:

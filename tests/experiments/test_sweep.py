@@ -9,8 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from extremal.experiments import Store, estimate, get, read_sweep, run, summarise, sweep_rows
-from extremal.experiments.sweep import with_plots
+from extremal.experiments import (
+    Experiment,
+    Setting,
+    Store,
+    estimate,
+    get,
+    read_sweep,
+    run,
+    summarise,
+    sweep_rows,
+)
+from extremal.experiments.sweep import varied_parameters, with_plots
 from extremal.report import save_rows
 
 from . import toy
@@ -158,6 +168,24 @@ WRONG = {
         r"widht must be a setting of min-vidal-2024/figure-7 \(",
     ),
     "no such module": ("function = 'no.such:f'", "No module named 'no'"),
+    "a module with an error": (
+        "function = 'bad_module:f'",
+        "got SyntaxError: .*bad_module",
+    ),
+    "a module that exits": ("function = 'exiting_module:f'", "imported, got SystemExit: 3"),
+    "no function": (
+        f"function = '{toy.__name__}:STUDY'",
+        "function must name a function, got",
+    ),
+    "seeds as an axis": (f"{OWN}seeds = [1, 2]\n", "axes must not have seeds, which is a number"),
+    "seeds as a setting": (
+        OWN.replace("sleep = 0.0", "seeds = 3"),
+        "settings must not have seeds, which is a number",
+    ),
+    "a setting that is an axis": (
+        OWN.replace("sleep = 0.0", "level = 7.0"),
+        r"level must be in \[settings\] or in \[axes\], got both",
+    ),
     "no such function": (f"function = '{toy.__name__}:nothing'", "nothing"),
     "no values": (OWN.replace("[1.0, 2.0, 4.0]", "[]"), "level must be a list or a range"),
     "half a range": (OWN.replace("[1.0, 2.0, 4.0]", "{from = 1}"), "level must have from, to"),
@@ -172,11 +200,37 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_is_said_before_any_work(tmp_path: Path, case: str) -> None:
+def test_what_is_wrong_is_said_before_any_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "bad_module.py").write_text("def f(:\n")
+    (tmp_path / "exiting_module.py").write_text("raise SystemExit(3)\n")
     text, message = WRONG[case]
     path = tmp_path / "mine.toml" if text is None else _sweep(tmp_path, text)
     with pytest.raises(ValueError, match=message):
         read_sweep(path)
+
+
+def test_what_varies_is_found_by_looking_up_and_in_order() -> None:
+    """Values that compare slowly would be compared with all before them in a quadratic search."""
+    compared = []
+
+    class Slow(float):
+        __hash__ = float.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            compared.append(other)
+            return float(self) == other
+
+    points = [{"kind": "a", "sizes": [1, 2]}, {"kind": "b", "sizes": [2]}]
+    values = [Slow(k) for k in range(200)]
+    settings = {"x": Setting(values, "O"), "case": Setting(points, "O"), "one": Setting([3], "O")}
+    record = Experiment("x", "", "", "m:f", settings, ("one", "x", "case"), ())
+    found = varied_parameters(record, record.trials("paper"))
+    assert found == {"x": values, "kind": ["a", "b"], "sizes": [[1, 2], [2]], "one": [3]}
+    assert list(found) == ["x", "kind", "sizes", "one"]
+    assert len(compared) <= 400
 
 
 def test_an_estimate_takes_what_is_alike_then_the_mean_then_what_was_shipped(

@@ -93,14 +93,39 @@ def test_averaged_coefficients_are_told_from_decoupled_ones():
     assert found.holds
     assert found.scale == pytest.approx(1.025)
     assert found.least_own == pytest.approx(0.9 / 1.025)
-    assert found.most_foreign == pytest.approx(0.2 / 1.025)  # in size
+    assert found.most_foreign == pytest.approx(0.1 / 1.025)  # with its sign
+    assert found.foreign_size == pytest.approx(0.2 / 1.025)
     assert found.ratio == pytest.approx(1.2)
-    single = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    assert not measure.averaging(single, SIGNS, LABELS).holds
-    assert measure.decoupling(single, torch.tensor([0, 3])).holds
+    single, sides = torch.eye(4), torch.tensor([1, 1, -1, -1])
+    assert not measure.averaging(single, sides, LABELS).holds
+    assert measure.decoupling(single, torch.arange(4)).holds
     assert not measure.decoupling(averaged, torch.tensor([0, 3])).holds
-    assert measure.averaged_share(single, SIGNS, LABELS) == pytest.approx(0.5)
+    assert measure.averaged_share(single, sides, LABELS) == pytest.approx(0.5)
     assert measure.decoupled_share(single) == pytest.approx(1.0)
+
+
+def test_a_foreign_coefficient_may_be_as_negative_as_it_likes():
+    """The theorem bounds it from above alone; its size is reported beside the verdict."""
+    away = torch.tensor([[1.0, 1.0, -9.0, 0.0], [0.0, 0.0, 1.0, 1.0]])
+    found = measure.averaging(away, SIGNS, LABELS)
+    assert found.holds
+    assert (found.most_foreign, found.foreign_size) == (0.0, 9.0)
+
+
+def test_a_collapse_onto_one_cluster_is_no_decoupling():
+    collapsed = torch.zeros(6, 4)
+    collapsed[:, 2] = 1.0
+    found = measure.decoupling(collapsed, torch.full((6,), 2))
+    assert (found.least_own, found.most_other) == (1.0, 0.0)
+    assert found.covered == 0.25
+    assert not found.holds
+    assert measure.decoupled_share(collapsed) == pytest.approx(0.25)
+    spread = torch.cat([torch.eye(4), collapsed])
+    owner = torch.tensor([0, 1, 2, 3, *[2] * 6])
+    assert measure.decoupling(spread, owner).holds
+    assert measure.decoupled_share(spread) == pytest.approx(1.0)
+    silent = torch.cat([torch.eye(4)[:3], torch.zeros(1, 4)])  # a zero row is nobody's
+    assert measure.decoupled_share(silent) == pytest.approx(0.75 * 0.75)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +133,6 @@ def test_averaged_coefficients_are_told_from_decoupled_ones():
     [
         [1.0, 0.1, 0.0, 0.0],  # one is much smaller
         [1.0, 1.0, 0.5, 0.0],  # another class
-        [1.0, 1.0, -9.0, 0.0],  # another class, the other way
         [1.0, -1.0, 0.0, 0.0],  # no mean
     ],
 )
@@ -121,7 +145,7 @@ def test_each_condition_can_fail(row):
 def test_equal_own_coefficients_have_the_whole_share():
     even = torch.tensor([[0.3, 0.3, 0.0, 0.0], [0.0, 0.0, 7.0, 7.0]])
     assert measure.averaged_share(even, SIGNS, LABELS) == pytest.approx(1.0)
-    assert measure.decoupled_share(even) == pytest.approx(0.5)
+    assert measure.decoupled_share(even) == pytest.approx(0.5 * 0.5)  # each half, on two of four
     assert measure.averaged_share(-even, SIGNS, LABELS) == 0.0
     assert measure.decoupled_share(-even) == 0.0
 
@@ -153,7 +177,7 @@ def test_nothing_learned_is_neither():
             ),
             "data must have groups below 5",
         ),
-        (lambda: measure.averaging(torch.ones(2, 4), SIGNS, LABELS, ratio=0.0), "ratio must"),
+        (lambda: measure.averaging(torch.ones(2, 4), SIGNS, LABELS, ratio=0.9), "ratio must"),
         (lambda: measure.decoupling(torch.ones(2, 4), SIGNS.abs(), least=-1.0), "least must"),
         (lambda: measure.averaging(torch.ones(2, 4), SIGNS[:1], LABELS), "signs must"),
         (lambda: measure.averaging(torch.ones(2, 4), SIGNS, LABELS[:3]), "labels must"),

@@ -101,6 +101,26 @@ def test_pixels_are_compared_as_whole_numbers():
         assert set(found.pairs) == {(min(pair), max(pair)) for pair in at}
 
 
+@pytest.mark.parametrize("norm", POWER)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1.0000007, 1e12, 1e20, 3e37])
+def test_values_of_any_size_are_measured_as_they_are(norm, dtype, scale):
+    base = points(70, seed=3)
+    found = separation(Dataset((base.x.double() * scale).to(dtype), base.y), norm=norm)
+    given = Dataset((base.x.double() * scale).to(dtype).double() / scale, base.y)
+    wanted = brute(given, given, norm).min(1).values
+    torch.testing.assert_close(found.distance / scale, wanted, atol=1e-12, rtol=1e-12)
+
+
+@pytest.mark.parametrize("norm", POWER)
+@pytest.mark.parametrize("scale", [1e-290, 1e39, 1e290])
+def test_values_that_leave_the_range_of_float32(norm, scale):
+    base = points(70, seed=3, dtype=torch.float64)
+    found = separation(Dataset(base.x * scale, base.y), norm=norm)
+    wanted = brute(base, base, norm).min(1).values
+    torch.testing.assert_close(found.distance / scale, wanted, atol=1e-12, rtol=1e-12)
+
+
 def test_telling_coordinates_are_those_that_tell_most():
     one, two = torch.zeros(4, 3), torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]])
     chosen = telling(one, two, torch.full((4,), 0.5), count=3)
@@ -125,7 +145,10 @@ def test_bad_input_is_named():
         separation(one, norm="l3")
     with pytest.raises(ValueError, match="reference must have 30 coordinates"):
         separation(one, points(10, dim=7))
-    with pytest.raises(ValueError, match="reference must have points of classes other than"):
-        separation(Dataset(one.x, torch.zeros(10, dtype=torch.long)))
+    alike = Dataset(one.x, torch.zeros(10, dtype=torch.long))
+    with pytest.raises(ValueError, match=r"data must have points of classes other than \[0\]"):
+        separation(alike)
+    with pytest.raises(ValueError, match=r"reference must have points of classes other than \[0\]"):
+        separation(one, alike)
     with pytest.raises(ValueError, match="data must be a Dataset"):
         separation(one.x)

@@ -188,6 +188,42 @@ def test_a_cover_is_robust_on_points_that_it_never_saw():
     assert float(proven[covered].min()) >= 0.05 - 1e-9
 
 
+def test_a_cover_refuses_what_is_no_reach_and_no_norm():
+    found = sets()
+    for reach in (-0.1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="reach must be a finite number >= 0"):
+            models.cover(found, reach)
+    with pytest.raises(ValueError, match="norm must be one of 'linf', 'l2', 'l1'"):
+        models.cover(found, 0.1, "l3")
+    with pytest.raises(ValueError, match="data must be a Dataset"):
+        models.cover(found.x, 0.1)
+
+
+def test_radii_are_the_same_in_blocks(monkeypatch):
+    found = sets()
+    x = torch.rand(40, 3, generator=generator(2), dtype=torch.float64)
+    y = torch.where(x[:, 0] < 0.5, 1, -1)
+    nets = models.Memoriser(found, 0.01), models.GridNet.of(models.DistanceRatio.of(found), 3, 5)
+    whole = [net.proven_radii(x, y, "linf") for net in nets]
+    for name in ("memoriser", "grid"):
+        monkeypatch.setattr(f"extremal.models.{name}._VALUES", 100)
+    for net, radii in zip(nets, whole, strict=True):
+        assert float(radii.max()) > 0
+        assert torch.equal(net.proven_radii(x, y, "linf"), radii)
+
+
+def test_networks_that_are_too_large_to_write_out_are_refused():
+    large = models.GridNet(torch.zeros([21] * 4))
+    with pytest.raises(ValueError, match="side must be small enough for dense matrices"):
+        large.explicit()
+    with pytest.raises(ValueError, match="side must have at most 2097152 parameters to count"):
+        large.counted()
+    x = torch.rand(2000, 20, generator=generator())
+    many = Dataset(x, torch.arange(2000) % 2)
+    with pytest.raises(ValueError, match="data must be small enough for dense matrices"):
+        models.Memoriser(many, 0.0).explicit()
+
+
 # the grid
 
 

@@ -255,6 +255,18 @@ def test_many_curves_have_different_colours() -> None:
     assert len({line.get_color() for line in axes.lines[:12]}) == 12
 
 
+def test_a_thing_whose_name_has_commas_keeps_its_colour() -> None:
+    panel, runs = line_panel(), ("2-class, p = 3", "10-class, p = 3", "10-class")
+    panel["series"] = [
+        {**panel["series"][0], "label": f"{measure}, {run}", "style": style}
+        for measure, style in (("attacked", "solid"), ("certified", "dotted"))
+        for run in runs
+    ]
+    looks = [line.get_color() for line in drawn(panel).axes[0].lines[:6]]
+    assert looks[:3] == looks[3:]
+    assert len(set(looks)) == 3
+
+
 def test_bars_are_the_values() -> None:
     panel = make_summary()["panels"][1]
     bars = drawn(panel).axes[0].patches

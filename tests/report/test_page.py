@@ -162,8 +162,8 @@ def test_bands_are_explained_where_there_are_any(text: str) -> None:
     for panel in summary["panels"]:
         for series in panel.get("series", ()):
             series["n"] = 1
-    assert "bands from minimum to maximum" in text
-    assert "bands from minimum to maximum" not in page(summary, picture=b"png")
+    assert "bands and bars from minimum" in text
+    assert "bands and bars from minimum" not in page(summary, picture=b"png")
 
 
 def contrast(one: str, other: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 import threading
@@ -33,6 +34,11 @@ def found() -> tuple[str, str] | None:
     """The browser and its driver, or None."""
     browser, driver = shutil.which("chromium"), shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
+
+
+def may_skip() -> bool:
+    """Whether tests do without: there is none, and EXTREMAL_BROWSER does not say "required"."""
+    return found() is None and os.environ.get("EXTREMAL_BROWSER") != "required"
 
 
 @contextmanager

@@ -5,24 +5,45 @@ from __future__ import annotations
 import base64
 import csv
 import io
+import json
 import logging
+import os
+import threading
+import time
+from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import torch
+from dash import no_update
 from dash.exceptions import PreventUpdate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from extremal import experiments
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
-from extremal.web import create_app, images, pictures, playground, runs
+from extremal.web import (
+    create_app,
+    images,
+    overview,
+    pictures,
+    playground,
+    results,
+    run_page,
+    runs,
+    stage,
+)
+from extremal.web.charts import draw_curve
 from extremal.web.guard import SORRY, guarded
+from extremal.web.look import theme
 from extremal.web.pictures import Own, Shot, look_at, read_shot, read_shot_link
 from extremal.web.pool import Busy, Deadline, Superseded
 from extremal.web.probing import regions
-from extremal.web.results import KINDS, detail, download, listing
-from extremal.web.setup import Setup
+from extremal.web.results import KINDS, changed, detail, download, listing
+from extremal.web.setup import Probe, Setup
 from extremal.web.shell import _not_found, _Pages
+from extremal.web.words import broken
 
 OURS = SORRY.partition("{")[0]
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
@@ -32,13 +53,23 @@ ANYTHING = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3), max_le
 
 def mappings(*names: str) -> st.SearchStrategy:
     """Mappings with some of the right names, and anything else."""
-    good = st.sampled_from([1, 2, 3, 0.1, "3", "exp", "l2", "mnist", "paper", "demo", None])
+    good = st.sampled_from([1, 2, 3, 0.1, "3", "exp", "l2", "mnist", "paper", "demo", "dark", None])
     return st.dictionaries(st.sampled_from(names), good | ANYTHING) | ANYTHING
 
 
 SETUPS = mappings("p", "beside", "positive", "negative", "spread", "init", "width", "seed", "loss")
+SHOT = {
+    "data": st.sampled_from(pictures.DATA),
+    "index": st.integers(0, pictures.COUNT - 1),
+    "norm": st.sampled_from(["l1", "l2", "linf"]),
+    "radius": st.sampled_from([0, 0.01, 0.5]),
+}
+RUN = mappings("name", "scale") | st.fixed_dictionaries(
+    {"name": st.sampled_from(["demo", "min-vidal-2024/figure-2"]) | ANYTHING},
+    optional={"scale": st.sampled_from(["quick", "paper"]) | ANYTHING},
+)
 PROBES = mappings("first", "second", "across", "up")
-THEMES = st.sampled_from(["light", "dark"]) | ANYTHING
+THEMES = st.sampled_from(["light", "dark"]) | mappings("name", "text") | ANYTHING
 quick = settings(
     deadline=None,
     max_examples=60,
@@ -52,8 +83,7 @@ class Fixed:
     def __init__(self, answer) -> None:
         self.answer = answer
 
-    def ask(self, key, work, *, asker=None, size=0):
-        del asker, size
+    def ask(self, key, work, **_):
         return self.answer if isinstance(key, Setup) else work(Deadline(300.0))
 
 
@@ -62,6 +92,25 @@ class Refusing:
 
     def ask(self, *_, **__):
         raise Busy("busy")
+
+
+class Passing:
+    """A pool that computes at once, but for what is slow: images and networks are small."""
+
+    def __init__(self) -> None:
+        self.kept, self.count = {}, 0
+        x = torch.rand(pictures.COUNT, 784, generator=torch.Generator().manual_seed(1))
+        self.images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
+
+    def ask(self, key, work, **_):
+        self.count += 1
+        if key[0] in ("images", "network"):
+            return self.images if key[0] == "images" else network()
+        if key[0] == "file" and key[3] in ("png", "pdf"):
+            return b"drawn"
+        if key not in self.kept:
+            self.kept[key] = work(Deadline(300.0))
+        return self.kept[key]
 
 
 def answered(callback, *values):
@@ -74,13 +123,19 @@ def answered(callback, *values):
 
 @pytest.fixture(scope="module")
 def fixed(answers):
-    return Fixed(answers[1.0])
+    return Fixed(answers[1.0].trained)
 
 
 @given(SETUPS, THEMES, ANYTHING)
 @quick
 def test_the_playground(fixed, values, look, asker):
     answered(playground.Playground(fixed).show, values, look, asker)
+
+
+@given(SETUPS, THEMES, ANYTHING)
+@settings(quick, max_examples=25)
+def test_the_test_points(fixed, values, look, asker):
+    answered(playground.Playground(fixed).survive, values, look, asker)
 
 
 @given(SETUPS, PROBES, THEMES, ANYTHING)
@@ -91,8 +146,22 @@ def test_the_plane(fixed, values, point, look, asker):
 
 @given(mappings("data", "index", "norm", "radius"), ANYTHING, ANYTHING)
 @quick
-def test_the_images(values, own, asker):
+def test_the_images(passing, values, own, asker):
+    before = passing.count
+    words = answered(images.Images(passing).show, values, own, asker)
+    assert words or passing.count > before
     assert answered(images.Images(Refusing()).show, values, own, asker)
+
+
+@pytest.fixture(scope="module")
+def passing():
+    return Passing()
+
+
+@given(st.fixed_dictionaries(SHOT), ANYTHING)
+@settings(quick, max_examples=3)
+def test_images_that_there_are(passing, values, asker):
+    assert answered(images.Images(passing).show, values, None, asker) == ""
 
 
 @given(
@@ -112,22 +181,65 @@ def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
     assert answered(stored.rows, words, order, ticks) == ""
 
 
-@given(mappings("name", "scale"), THEMES)
-@settings(quick, max_examples=25)
-def test_one_run(values, look):
-    answered(runs.Runs(Refusing(), None).draw, values, look)
-
-
-@given(ANYTHING | st.sampled_from(["/", "/runs", "/images"]), ANYTHING)
+@given(RUN, THEMES)
 @settings(quick, max_examples=40)
-def test_every_address(app, path, search):
-    page, _ = app(path, search)
-    assert OURS not in str(page)
+def test_one_run(passing, values, look):
+    stored = runs.Runs(passing, Path("nowhere"))
+    answered(stored.draw, values, look)
+    answered(stored.refresh, None, values)
+    answered(runs.Runs(Refusing(), Path("nowhere")).draw, values, look)
+
+
+LINKS = st.dictionaries(
+    st.sampled_from(["name", "scale", "p", "seed", "first", "index", "norm", "who"]),
+    st.sampled_from(["demo", "quick", "paper", "3", "0.5", "l1", ""]) | st.text(max_size=9),
+    max_size=3,
+).map(lambda values: "?" + urlencode(values, errors="replace"))
+
+
+@given(ANYTHING | st.sampled_from(["/", "/runs", "/images"]), LINKS | ANYTHING)
+@settings(quick, max_examples=60)
+def test_every_address(pages, path, search):
+    for page_of in pages:
+        page, _ = page_of(path, search)
+        assert OURS not in str(page)
 
 
 @pytest.fixture(scope="module")
-def app():
-    return guarded(_not_found)(_Pages(runs.Runs(Refusing(), None)))
+def pages(passing):
+    made = (runs.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
+    return [guarded(_not_found)(_Pages(stored)) for stored in made]
+
+
+@given(RUN, st.sampled_from([*KINDS, "exe", ""]) | st.text(max_size=9))
+@settings(quick, max_examples=60)
+def test_every_file(client, values, kind):
+    asked = values if isinstance(values, dict) else {}
+    query = urlencode({**asked, "kind": kind}, errors="replace")
+    found = client.get(f"/download?{query}")
+    assert found.status_code in (200, 404)
+    assert found.status_code == 200 or found.text.count("\n") == 1
+    assert OURS not in found.text
+
+
+@pytest.fixture(scope="module")
+def client(passing):
+    return create_app("nowhere", pool=passing).server.test_client()
+
+
+QUESTION = {"output": "nobody.children", "outputs": {"id": "nobody", "property": "children"}}
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["{}", "[]", "3", "null", "no JSON", json.dumps({**QUESTION, "inputs": []})],
+)
+def test_what_is_no_question_is_refused_in_a_line(client, caplog, sent):
+    with caplog.at_level(logging.DEBUG):
+        found = client.post("/_dash-update-component", data=sent, content_type="application/json")
+    assert found.status_code == 400
+    assert found.text.count("\n") == 1
+    assert "Traceback" not in found.text + caplog.text
 
 
 @pytest.fixture(scope="module")
@@ -159,18 +271,22 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
 def test_a_good_question_is_drawn(fixed, answers):
     shown = playground.Playground(fixed).show({"p": 1}, "light", "me")
     assert shown[2] == "stage"
-    assert "p = 1: of 33 neurons" in str(shown[6])
-    assert "OrthonormalMixture(dim=4" in shown[7]
+    assert "p = 1: of 33 neurons" in str(shown[5])
+    assert "OrthonormalMixture(dim=4" in shown[6]
     both = playground.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
     assert both[2] == "stage two"
-    assert len(both[9]) == 2
+    assert len(both[8]) == 2
     plane = playground.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
-    told = regions(answers[1.0], playground.Probe(2, 3), Deadline(300.0))
+    told = regions(answers[1.0].trained, Probe(2, 3), Deadline(300.0))
     assert f"{told.radius:.3f}" in str(plane[2])
+    curve, words, message = playground.Playground(fixed).survive({}, "dark", "me")
+    assert curve == draw_curve([answers[1.0]], theme("dark"))
+    assert broken(answers[1.0]) in str(words)
+    assert message == ""
 
 
 def test_bad_links_are_explained_in_the_page():
-    page = str(playground.page("?p=17"))
+    page = str(stage.page("?p=17"))
     assert "This link can't be followed as it is: p must be" in page
     assert "This link can't be followed as it is: norm must be" in str(images.page("?norm=l7"))
     gone = str(runs.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
@@ -211,6 +327,43 @@ def test_large_files_are_refused(monkeypatch):
         Own().add(sent(b"0" * 1000))
 
 
+def test_few_files_are_read_at_a_time(monkeypatch):
+    begun, opened = threading.Event(), threading.Event()
+
+    def slow(data: bytes) -> PReLUNet:
+        begun.set()
+        assert opened.wait(30.0)
+        return network()
+
+    monkeypatch.setattr(pictures, "_read", slow)
+    own = Own()
+    own._reading = threading.Semaphore(1)
+    first = threading.Thread(target=own.add, args=(sent(b"first"),))
+    first.start()
+    assert begun.wait(30.0)
+    with pytest.raises(Busy, match="other people's files; try again"):
+        own.add(sent(b"second"))
+    opened.set()
+    first.join()
+    assert own.get(own.add(sent(b"second")))
+
+
+@pytest.mark.parametrize("norm", ["l2", "linf"])
+def test_whoever_looks_at_an_image_looks_at_the_clock(norm):
+    x = torch.rand(1, 784, generator=torch.Generator().manual_seed(1))
+    images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
+
+    class Counted(Deadline):
+        count = 0
+
+        def check(self, *_: object) -> None:
+            self.count += 1
+
+    deadline = Counted(1.0)
+    look_at("yours", network(), images, Shot(norm=norm, radius=0.1), deadline)
+    assert deadline.count >= 3  # in the attack, in the smallest one, in the certificate
+
+
 def test_an_image_is_attacked_within_its_ball_and_box():
     x = torch.rand(4, 784, generator=torch.Generator().manual_seed(1))
     net = network().float()
@@ -234,6 +387,9 @@ def test_the_usual_radius_depends_on_the_norm():
     for bad in ("?index=300", "?radius=-1", "?radius=7", "?norm=l7", "?data=cifar10"):
         with pytest.raises(ValueError, match="must"):
             read_shot_link(bad)
+    for name in ("data", "index", "norm", "radius"):
+        with pytest.raises(ValueError, match=f"{name} must"):
+            read_shot({name: None})
 
 
 def test_images_that_are_not_here_are_not_fetched(monkeypatch, tmp_path):
@@ -273,6 +429,68 @@ def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
         assert found.status_code == 404
         assert OURS not in found.text
         assert "Traceback" not in found.text
+
+
+def test_a_figure_is_drawn_once_and_not_for_other_sites(tmp_path, monkeypatch, pool):
+    drawn = []
+    monkeypatch.setattr(results, "png_bytes", lambda summary: drawn.append(1) or b"picture")
+    client = create_app(tmp_path, pool=pool).server.test_client()
+    where = "/download?name=demo&scale=quick&kind=png"
+    away = client.get(where, headers={"Sec-Fetch-Site": "cross-site"})
+    assert (away.status_code, drawn) == (403, [])
+    for site in ("same-origin", "none"):
+        assert client.get(where, headers={"Sec-Fetch-Site": site}).data == b"picture"
+    assert drawn == [1]
+
+
+def test_files_wait_their_turn(tmp_path):
+    client = create_app(tmp_path, pool=Refusing()).server.test_client()
+    found = client.get("/download?name=demo&scale=quick&kind=pdf")
+    assert (found.status_code, found.text) == (404, "busy\n")
+
+
+def test_a_run_that_is_quiet_may_be_running(tmp_path):
+    experiment = experiments.get("min-vidal-2024/figure-2")
+    folder = tmp_path / experiment.name / "quick"
+    folder.mkdir(parents=True)
+    (folder / "begun.json").write_text('{"seeds": null}')
+    paths = [experiments.Store(tmp_path).path(trial) for trial in experiment.trials("quick")]
+
+    def row() -> tuple[str, str]:
+        found = {(one.name, one.scale): one for one in listing(tmp_path)}
+        one = found[experiment.name, "quick"]
+        return f"{one.done} of {one.total}", overview.status(one)
+
+    assert row() == ("0 of 12", "no trial done yet")
+    paths[0].parent.mkdir(parents=True)
+    paths[0].write_text("{}")
+    assert row() == ("1 of 12", "running")
+    for seconds, words in ((540, "9 min"), (7200, "2 h"), (300_000, "3 d")):
+        long_ago = time.time() - seconds
+        os.utime(paths[0], (long_ago, long_ago))
+        assert row() == ("1 of 12", f"last trial {words} ago")
+        assert changed(experiment.name, "quick", tmp_path) == pytest.approx(long_ago)
+
+
+def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
+    summary = detail("demo", "quick", tmp_path)
+
+    def at(done: int) -> None:
+        counts = {"done": done, "failed": 0, "total": 2}
+        monkeypatch.setattr(runs, "detail", lambda *_: {**summary, "trials": counts})
+
+    stored = runs.Runs(Fixed(None), tmp_path)
+    at(1)
+    shown = str(stored.page("?name=demo&scale=quick"))
+    assert "1 of 2 trials done" in shown
+    assert "Interval(id='watch-run', disabled=False" in shown
+    which = {"name": "demo", "scale": "quick", "ended": 1}
+    assert set(stored.refresh(1, which)) == {no_update}
+    at(2)
+    fresh = dict(zip(run_page.CHANGING, stored.refresh(2, which), strict=True))
+    assert "2 of 2 trials done" in str(fresh["trials"])
+    assert fresh["which"] == {**which, "ended": 2}
+    assert fresh["still"]  # and is not looked at any more
 
 
 def test_other_sites_names_are_not_answered(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from extremal.web.charts import FARTHEST, draw_curve, draw_plane, draw_time, robust_curve
-from extremal.web.look import THEMES, empty, theme
+from extremal.web.look import ACCENT, NEGATIVE, POSITIVE, POWERS, TEXT, THEMES, empty, theme
 from extremal.web.pool import Deadline
 from extremal.web.probing import regions
 from extremal.web.setup import Probe, Setup
@@ -44,8 +44,8 @@ def test_four_centres_are_a_regular_tetrahedron():
     assert sides == pytest.approx([2**0.5] * 6)  # as far apart as they truly are
 
 
-def test_neurons_lie_along_their_directions_between_the_two_lengths(answers):
-    exact = answers[3.0]
+def test_neurons_lie_along_their_directions_between_the_two_lengths(trained):
+    exact = trained[3.0]
     seen = places(exact)
     weights = exact.run.snapshots["neurons"].double()
     flat = (weights / weights.norm(dim=-1, keepdim=True)) @ projection(exact.setup).T
@@ -58,8 +58,8 @@ def test_neurons_lie_along_their_directions_between_the_two_lengths(answers):
     assert bool((ratio.flatten()[order].diff() > -1e-9).all())  # longer is drawn longer
 
 
-def test_the_track_is_what_is_drawn(answers):
-    answer = answers[1.0]
+def test_the_track_is_what_is_drawn(trained):
+    answer = trained[1.0]
     sent = track(answer)
     assert len(sent["times"]) == len(sent["x"]) == len(sent["loss"]) == len(answer.run)
     drawn = draw_space(answer, theme("light"))["data"][1]
@@ -68,12 +68,12 @@ def test_the_track_is_what_is_drawn(answers):
     assert sent["turn"] <= sent["fit"] <= sent["times"][-1]
 
 
-def test_the_time_control_stands_for_the_recorded_times(answers):
+def test_the_time_control_stands_for_the_recorded_times(trained):
     grid = grid_times()
     assert len(grid) == FRAMES
     assert (grid[0], grid[-1]) == (START, END)
-    recorded = set(track(answers[1.0])["times"])
-    reached = [time for time in grid if time < float(answers[1.0].run.times[-1])]
+    recorded = set(track(trained[1.0])["times"])
+    reached = [time for time in grid if time < float(trained[1.0].run.times[-1])]
     assert set(reached) <= recorded
 
 
@@ -89,12 +89,12 @@ def test_the_curve_is_the_share_of_points_that_survive():
 
 @pytest.mark.parametrize("name", THEMES)
 def test_plotly_takes_every_figure(answers, name):
-    look = theme(name)
-    both = [answers[1.0], answers[3.0]]
+    look, tested = theme(name), [answers[1.0], answers[3.0]]
+    both = [one.trained for one in tested]
     found = regions(both[0], Probe(), Deadline(300.0))
     drawn = [draw_space(both[0], look), draw_plane(found, 1.0, look), empty("nothing")]
     drawn += [draw_time(part, look) for part in (both, both[1:])]
-    drawn += [draw_curve(part, look) for part in (both, both[:1])]
+    drawn += [draw_curve(part, look) for part in (tested, tested[:1])]
     for figure in drawn:
         go.Figure(figure)
 
@@ -109,10 +109,35 @@ def test_marks_are_at_the_radii_of_the_theory(answers):
     assert [shape["x0"] for shape in shapes] == pytest.approx([0.5, 0.5**0.5])
 
 
-def test_the_cursor_is_the_last_shape_and_the_phases_are_marked(answers):
-    layout = draw_time([answers[1.0]], theme("light"))["layout"]
+def test_the_cursor_is_the_last_shape_and_the_phases_are_marked(trained):
+    layout = draw_time([trained[1.0]], theme("light"))["layout"]
     assert layout["shapes"][-1]["type"] == "line"
     assert [note["text"] for note in layout["annotations"]] == ["alignment", "fitting"]
-    phases = answers[1.0].run.info["phases"]
+    phases = trained[1.0].run.info["phases"]
     assert layout["shapes"][0]["x1"] == pytest.approx(phases["alignment ends"])
     assert layout["shapes"][1]["x0"] == pytest.approx(phases["fitting starts"])
+
+
+def test_a_comparison_says_whose_phases_these_are(trained):
+    layout = draw_time([trained[1.0], trained[3.0]], theme("dark"))["layout"]
+    assert [note["text"] for note in layout["annotations"]] == [
+        "alignment, p = 1",
+        "fitting, p = 1",
+    ]
+
+
+def test_text_and_margins_follow_the_page(trained):
+    small, large = (
+        draw_time([trained[1.0]], theme({"name": "light", "text": size}))["layout"]
+        for size in (TEXT, 2 * TEXT)
+    )
+    assert (small["font"]["size"], large["font"]["size"]) == (TEXT, 2 * TEXT)
+    assert large["margin"] == {side: 2 * wide for side, wide in small["margin"].items()}
+    with pytest.raises(ValueError, match="text must be a whole number from 10 to 30"):
+        theme({"name": "light", "text": 1000})
+
+
+def test_the_colours_of_p_are_no_colours_of_a_class(answers):
+    lines = draw_curve([answers[1.0], answers[3.0]], theme("light"))["data"]
+    assert {line["line"]["color"] for line in lines} == set(POWERS)
+    assert not set(POWERS) & {POSITIVE, NEGATIVE, ACCENT}

@@ -21,6 +21,7 @@ from extremal.web.setup import (
     read_link,
     read_probe,
     read_setup,
+    usual_probe,
 )
 
 
@@ -74,8 +75,28 @@ def test_whole_numbers_are_whole():
 
 
 def test_what_is_missing_is_as_usual():
-    assert read_setup({"p": None, "width": "", "loss": "logistic"}) == Setup(loss="logistic")
-    assert read_probe({}) == Probe()
+    assert read_setup({"loss": "logistic", "beside": None}) == Setup(loss="logistic")
+    assert read_probe({}, Setup()) == Probe()
+
+
+@pytest.mark.parametrize("nothing", [None, ""])
+def test_what_is_there_without_a_value_is_no_default(nothing):
+    for name in BOUNDS:
+        with pytest.raises(ValueError, match=rf"^{name} must be a number, got nothing$"):
+            read_setup({name: nothing})
+    with pytest.raises(ValueError, match="loss must be one of"):
+        read_setup({"loss": nothing})
+    with pytest.raises(ValueError, match="up must be a number, got nothing"):
+        read_probe({"up": nothing}, Setup())
+
+
+@pytest.mark.parametrize(("positive", "negative"), [(1, 1), (2, 2), (6, 1)])
+def test_the_usual_plane_is_between_the_classes(positive, negative):
+    setup = Setup(positive=positive, negative=negative)
+    probe = read_probe({}, setup)
+    assert (probe.first, probe.second) == (1, positive + 1)
+    assert link(setup, probe) == link(setup, usual_probe(setup))
+    assert "second" not in link(setup, probe)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +109,7 @@ def test_what_is_missing_is_as_usual():
         ("?first=7", "centres 1..4"),
         ("?across=2", "across must"),
         ("?p=1e400", "p must be a number"),
+        ("?seed=", "seed must be a number, got nothing"),
         ("?p=" + "1" * LONGEST_LINK, "at most 2000 characters"),
         ("?%00=%ff", "name only"),
     ],

@@ -14,23 +14,26 @@ from extremal.web.pool import Deadline, Superseded
 from extremal.web.probing import regions
 from extremal.web.recipe import recipe
 from extremal.web.setup import Probe, Setup
-from extremal.web.training import directions, train_answer
-from extremal.web.words import followed, headline, told_regions
+from extremal.web.training import directions, train_answer, train_flow
+from extremal.web.words import broken, followed, headline, told_regions
 
 
 def test_with_p_1_neurons_follow_averages_and_half_break_at_one_over_root_k(answers):
     found = answers[1.0]
-    assert {row.name for row in followed(found)} == {"average of class +", "average of class −"}
+    names = {row.name for row in followed(found.trained)}
+    assert names == {"average of class +", "average of class −"}
     assert float(found.attacked.median()) == pytest.approx(average_radius(2, 2), rel=0.03)
-    assert "33 follow a class average" in headline(found)
+    assert "33 follow a class average" in headline(found.trained)
 
 
 def test_with_p_3_neurons_follow_centres_and_half_hold_near_the_optimum(answers):
     found = answers[3.0]
-    names = {row.name for row in followed(found)}
+    names = {row.name for row in followed(found.trained)}
     assert names == {f"centre {k} (class {'+' if k < 3 else '−'})" for k in (1, 2, 3, 4)}
     assert float(found.attacked.median()) == pytest.approx(OPTIMAL_RADIUS, rel=0.05)
-    assert "follow a subclass centre" in headline(found)
+    assert "follow a subclass centre" in headline(found.trained)
+    half = float(found.attacked.median())
+    assert broken(found).startswith(f"p = 3: half of the test points break by radius {half:.3f}")
 
 
 def test_certificates_stay_below_attacks(answers):
@@ -41,14 +44,14 @@ def test_certificates_stay_below_attacks(answers):
 
 def test_shares_of_what_is_followed_add_up(answers):
     for found in answers.values():
-        rows = followed(found)
+        rows = followed(found.trained)
         assert sum(row.share for row in rows) == pytest.approx(1.0)
-        assert sum(row.neurons for row in rows) == len(found.follows.neurons)
+        assert sum(row.neurons for row in rows) == len(found.trained.follows.neurons)
 
 
 def test_the_only_centre_of_a_class_is_named_once():
     setup = Setup(positive=2, negative=1, width=12)
-    found = train_answer(setup, Deadline(300.0))
+    found = train_flow(setup, Deadline(300.0))
     names, rows = directions(found.mixture)
     assert names[0] == "average of class +"
     assert names[-1] == "only centre 3 (class −)"
@@ -67,8 +70,8 @@ def test_the_copied_lines_compute_the_same_numbers(answers, p):
     assert torch.equal(scope["attacked"], found.attacked)
     assert torch.equal(scope["certified"], found.certified)
     assert isinstance(scope["net"], PReLUNet)
-    assert torch.equal(scope["net"].neurons, found.net.neurons)
-    assert torch.equal(scope["run"].times, found.run.times)
+    assert torch.equal(scope["net"].neurons, found.trained.net.neurons)
+    assert torch.equal(scope["run"].times, found.trained.run.times)
     middle = f"{float(found.attacked.median()):.4f}"
     assert out.getvalue().startswith(f"p = {p:g}: half break by {middle}")
 
@@ -92,7 +95,7 @@ def test_training_stops_when_nobody_waits():
 
 @pytest.mark.parametrize("p", [1.0, 3.0])
 def test_the_smallest_attack_crosses_the_edge_and_the_ball_does_not(answers, p):
-    answer, probe = answers[p], Probe(1, 3, 0.9, 0.1)
+    answer, probe = answers[p].trained, Probe(1, 3, 0.9, 0.1)
     found = regions(answer, probe, Deadline(300.0))
     assert found.sign == 1
     assert 0.0 < found.certified <= found.radius
@@ -109,7 +112,7 @@ def test_the_smallest_attack_crosses_the_edge_and_the_ball_does_not(answers, p):
 
 
 def test_the_grid_is_the_network_on_the_plane(answers):
-    answer = answers[3.0]
+    answer = answers[3.0].trained
     found = regions(answer, Probe(2, 4, 0.0, 1.0), Deadline(300.0))
     for row, column in ((0, 0), (30, 60), (45, 12)):
         across, up = answer.mixture.centers[[1, 3]]
@@ -120,6 +123,6 @@ def test_the_grid_is_the_network_on_the_plane(answers):
 
 
 def test_at_the_origin_the_network_is_undecided(answers):
-    found = regions(answers[1.0], Probe(1, 2, 0.0, 0.0), Deadline(300.0))
+    found = regions(answers[1.0].trained, Probe(1, 2, 0.0, 0.0), Deadline(300.0))
     assert (found.sign, found.radius, found.landed) == (0, 0.0, None)
     assert "undecided" in told_regions(found, 1.0)

@@ -63,7 +63,10 @@ def averaging(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
 
 def ablation(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
-    """`averaging`, and the attacked radius over sqrt(d/k)."""
+    """`averaging`, and the attacked radius over sqrt(d/k).
+
+    That is the scale of orthogonal features of one length; "over_averaged" has that of any.
+    """
     found = averaging(params, generator)
     clusters = params["positive"] + params["negative"]
     over = found.numbers["half_radius"] / theory.averaging_scale(params["dim"], clusters)
@@ -73,8 +76,9 @@ def ablation(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Coefficients on features along training: own ones, those of the class, foreign ones, noise.
 
-    Means over neurons, and extremes of the own class's; in units of 1/sqrt(d), so that a weight of
-    norm 1 along a feature has coefficient 1.
+    Means over neurons, and extremes of the own class's and of the other's; in units of 1/sqrt(d),
+    so that a weight of norm 1 along a feature has coefficient 1. Noise is as long as what it adds
+    to a weight, the norm of the sum of sigma_i xi_i, and so in the same units.
     """
     found = learned(params, generator)
     weights = found.path.snapshots["neurons"]  # (T, width, dim)
@@ -85,13 +89,15 @@ def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     coefficients = (unit * parts.features).unflatten(0, (count, width))  # (T, width, K)
     own = found.signs.unsqueeze(1) == found.clusters.labels.unsqueeze(0)
     single = nn.functional.one_hot(found.owner, own.shape[1]).bool()
-    noise = parts.noise.abs().sum(1).unflatten(0, (count, width)).mean(1) * unit
+    added = parts.noise @ _noise(found.learn)
+    noise = added.norm(dim=1).unflatten(0, (count, width)).mean(1)
     numbers = {
         "step": [round(time / params["lr"]) for time in found.path.times.tolist()],
         "own_class": coefficients[:, own].mean(1).tolist(),
         "own_class_least": coefficients[:, own].amin(1).tolist(),
         "own_class_most": coefficients[:, own].amax(1).tolist(),
         "other_class": coefficients[:, ~own].mean(1).tolist(),
+        "other_class_most": coefficients[:, ~own].amax(1).tolist(),
         "noise": noise.tolist(),
         "losses": found.path.values["loss"].tolist(),
         "rest_of_all": float(parts.rest.max()),
@@ -103,6 +109,13 @@ def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         }
     last = replace(parts, features=parts.features[-width:], rest=parts.rest[-width:])
     return Outcome({**numbers, **_cosines(found), **_coefficients(found, last)})
+
+
+def _noise(data: Dataset) -> Tensor:
+    """xi_i = x_i - mu of its cluster, (n, dim)."""
+    assert isinstance(data.source, Clusters)
+    assert data.group is not None
+    return data.x.double() - data.source.centers[data.group]
 
 
 def learned(params: Mapping[str, Any], generator: torch.Generator) -> Learned:
@@ -198,7 +211,11 @@ def _accuracies(found: Learned) -> dict[str, Any]:
 
 
 def _cosines(found: Learned) -> dict[str, Any]:
-    """Mean cosines of neurons with features: of their class, of the other, and their own one."""
+    """Mean cosines of neurons with features: of their class, of the other, and their own one.
+
+    "cosine_margin" is by how much the class's are above the other's, and with fine labels
+    "cosine_own_margin" by how much the own one's is above the others of its class.
+    """
     cosines = measure.cosines(found.net.neurons, found.clusters.centers)
     own = found.signs.unsqueeze(1) == found.clusters.labels.unsqueeze(0)
     numbers = {
@@ -206,13 +223,17 @@ def _cosines(found: Learned) -> dict[str, Any]:
         "cosine_own_least": float(cosines[own].min()),
         "cosine_own_most": float(cosines[own].max()),
         "cosine_other_class": float(cosines[~own].mean()),
+        "cosine_margin": float(cosines[own].mean() - cosines[~own].mean()),
         "cosine_own": float(cosines[own].mean()),  # the same where no cluster is a neuron's own
     }
     if found.net.outputs > 1:
-        diagonal = cosines.gather(1, found.owner.unsqueeze(1))
+        single = nn.functional.one_hot(found.owner, own.shape[1]).bool()
+        diagonal, others = cosines[single], cosines[own & ~single]
         numbers |= {
             "cosine_own": float(diagonal.mean()),
             "cosine_own_smallest": float(diagonal.min()),
+            "cosine_class_others": float(others.mean()),
+            "cosine_own_margin": float(diagonal.mean() - others.mean()),
         }
     return numbers
 
@@ -229,13 +250,16 @@ def _coefficients(found: Learned, parts: measure.Decomposition) -> dict[str, Any
     single = measure.decoupling(parts.features, owner)
     return {
         "averages": float(verdict.holds),
+        "scale": verdict.scale,
         "least_own": verdict.least_own,
         "most_foreign": verdict.most_foreign,
+        "foreign_size": verdict.foreign_size,
         "ratio": verdict.ratio,
         "averaged_share": measure.averaged_share(parts.features, signs, labels),
         "decouples": float(single.holds),
         "least_diagonal": single.least_own,
         "most_off_diagonal": single.most_other,
+        "covered": single.covered,
         "decoupled_share": measure.decoupled_share(parts.features),
         "rest": float(parts.rest.max()),
         "condition": parts.condition,

@@ -5,6 +5,7 @@ The study behind `li-2025-averaging/figure-2`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -14,10 +15,10 @@ from torch import Tensor, nn
 
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
-from extremal.evaluate import evaluate
+from extremal.evaluate import Robustness, check_bracket, evaluate
 from extremal.experiments.studies.averaging import averaging
 from extremal.experiments.studies.depth import SHAPES
-from extremal.experiments.studies.readings import read
+from extremal.experiments.studies.readings import certified_numbers, read
 from extremal.experiments.studies.robust import area
 from extremal.experiments.trial import Outcome
 
@@ -36,19 +37,35 @@ def finer(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     if params["problem"] != "synthetic":
         return _images(params, generator)
     found = averaging(params, generator)
-    radii, known = found.numbers["radius"], params["published_points"]
+    radii = found.numbers["radius"]
     numbers = {**found.numbers, "area": area(radii, found.numbers["attacked"])}
-    if known:
-        points = [known.get(f"{radius:g}", float("nan")) for radius in radii]
-        numbers["published_points"] = points
+    numbers |= _published(params, radii, numbers["overstepped"])
     return Outcome(numbers, found.arrays)
+
+
+def _published(
+    params: Mapping[str, Any], radii: list[float], ours: list[float] | None = None
+) -> dict[str, Any]:
+    """The published accuracies where a trial has some, NaN at other radii.
+
+    "published_gap" is how far `ours` is from them where it is farthest.
+    """
+    if "published_points" not in params:
+        return {}
+    points = [params["published_points"].get(f"{radius:g}", math.nan) for radius in radii]
+    numbers: dict[str, Any] = {"published_points": points}
+    if ours is not None:
+        gaps = [abs(mine - known) for mine, known in zip(ours, points, strict=True)]
+        numbers["published_gap"] = max((gap for gap in gaps if not math.isnan(gap)), default=0.0)
+    return numbers
 
 
 def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Adam on images, l2 in pixels of [0, 1] without a box, as published.
 
-    With fine labels the network has ten outputs and is read by the group of its argmax. Attacks and
-    certificates are those of `evaluate` on the reading; only shallow networks have the latter.
+    With fine labels the network has ten outputs and is read by the group of its argmax, or by sums.
+    Attacks and certificates are those of `evaluate` on the reading; only shallow networks have the
+    latter. All attacks are tried at each `attacked_every`-th radius; points break anywhere.
     """
     signs = torch.where(SIDES[params["sides"]], 1, -1)
     learn, test = _data(params, generator)
@@ -67,9 +84,8 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     reading = read(net, params["reading"], signs)
     radii = [float(radius) for radius in params["radii"]]
     few = binary.take(slice(params["attacked_points"]))
-    found = evaluate(
-        reading, few, radii=radii, effort=params["effort"], certify=False, generator=generator
-    )
+    tried = radii[:: params["attacked_every"]]
+    found = _attacked(reading, few, tried, params["effort"], generator)
     attacked = found.curve(radii).attacked.tolist()
     return Outcome(
         {
@@ -78,19 +94,57 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "area": area(radii, attacked),
             "half_radius": float(found.upper.median()),
             "clean_accuracy": measure.accuracy(reading, binary),
-            **_certified(reading, few.take(slice(params["certified_points"])), radii, generator),
+            **_published(params, radii),
+            **_certified(reading, few, found, params, generator),
+            **_longer(reading, few, found, params, generator),
         }
     )
 
 
-def _certified(
-    net: nn.Module, few: Dataset, radii: list[float], generator: torch.Generator
+def _attacked(
+    net: nn.Module, few: Dataset, radii: list[float], effort: Any, generator: torch.Generator
+) -> Robustness:
+    return evaluate(net, few, radii=radii, effort=effort, certify=False, generator=generator)
+
+
+def _longer(
+    net: nn.Module,
+    few: Dataset,
+    found: Robustness,
+    params: Mapping[str, Any],
+    generator: torch.Generator,
 ) -> dict[str, Any]:
-    """Accuracy that is certified at each radius, of a shallow network."""
-    if not models.is_shallow(net):
+    """What 100 steps of each attack find on a few points, beside the radii already `found`.
+
+    "longer_share" is the sum of the smaller radii, none beyond the last of `radii`, as a share of
+    those found: 1 where the longer attacks gain nothing. Every third radius is looked at. Of deep
+    networks: `evaluate` has one number of steps for shallow ones.
+    """
+    count, radii = params["longer_points"], [float(radius) for radius in params["radii"]]
+    if count == 0 or models.is_shallow(net):
         return {}
-    found = evaluate(net, few, radii=radii, generator=generator)
-    return {"certified": found.curve(radii).certified.tolist()}
+    part = few.take(slice(count))
+    known = found.upper[: len(part)].clamp(max=radii[-1])
+    longer = _attacked(net, part, radii[1::3], "tight", generator).upper.minimum(known)
+    shorter = float(known.sum())
+    return {"longer_share": float(longer.sum()) / shorter if shorter > 0 else 1.0}
+
+
+def _certified(
+    net: nn.Module,
+    few: Dataset,
+    found: Robustness,
+    params: Mapping[str, Any],
+    generator: torch.Generator,
+) -> dict[str, Any]:
+    """What is certified of a shallow network on the first points, beside attacks on the same."""
+    count = params["certified_points"]
+    if count == 0 or not models.is_shallow(net):
+        return {}
+    proof = evaluate(net, few.take(slice(count)), generator=generator)
+    upper = proof.upper.minimum(found.upper[: len(proof.upper)])
+    check_bracket(proof.lower, upper, f"l2, read by {params['reading']!r}")
+    return certified_numbers(proof.lower, upper, [float(radius) for radius in params["radii"]])
 
 
 def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from extremal import attack, certify, theory
 from extremal.data import Dataset, separated_points
@@ -18,6 +18,17 @@ from extremal.models import DistanceRatio, Memoriser
 
 _CLOSE = 1e-9  # shares of a radius that rounding may take
 _ENUMERATED = 21  # points along each axis of a ball in the plane
+_SEEN = 600  # N d up to which the network is written out, with 4 (N d)^2 weights and more
+_CORNERED = 10  # dimensions up to which all corners of a ball are looked at
+_BEYOND = 1.05  # of the limit of the construction
+_EXACTLY = (
+    "enumerated_error",
+    "corner_error",
+    "corners_beyond",
+    "counted",
+    "formula_gap",
+    "plain_unproven",
+)
 
 
 def memorisation(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -25,9 +36,15 @@ def memorisation(params: Mapping[str, Any], generator: torch.Generator) -> Outco
 
     The memoriser is built for `share` of eps, half the separation of the points. `robust_error` is
     under the strongest attack at that radius and `unproven` the share whose proven radius is
-    smaller; `beyond` is what the same attack breaks at twice the separation, so that it can fail
-    to find nothing. `enumerated_error`, in the plane, is over a grid of each point's ball. Of f*:
-    the largest slope found times eps, and what attacks break just below eps.
+    smaller. `beyond` is what the same attack breaks just above radius + gap / d, where a point's
+    own indicator vanishes at the corners of its ball: an attack that finds nothing there says
+    nothing. `corner_error` and `corners_beyond` are the same by enumeration of all corners,
+    `enumerated_error`, in the plane, over a grid of each point's ball.
+
+    For small N d the network is written out with its matrices: `counted` are its weights that are
+    not zero, `formula_gap` those minus 6 N d + 2 N, and `plain_unproven` the share of points that
+    interval bounds of that network do not prove. Of f*: the largest slope found times eps, and what
+    attacks break just below eps.
     """
     count, dim = params["count"], params["dim"]
     found = separated_points(count, dim, separation=params["separation"], generator=generator)
@@ -48,19 +65,62 @@ def memorisation(params: Mapping[str, Any], generator: torch.Generator) -> Outco
         "parameters": float(net.parameter_count),
         "upper": theory.training_parameters("upper", count, dim).value,
         "lower": theory.training_parameters("lower", count, dim).value,
-        "per_upper": net.parameter_count / (count * dim),
-        "formula_gap": float(net.parameter_count - theory.memoriser_parameters(count, dim)),
         "measured_separation": ratio.separation,
         "robust_error": broken(net, net.radius),
         "unproven": float((proven < net.radius * (1.0 - _CLOSE)).double().mean()),
-        "beyond": broken(net, 2.0 * ratio.separation),
+        "beyond": broken(net, _limit(net)),
         "ratio_slope": eps * steepest(ratio, found, params["slopes"], generator),
         "ratio_error": broken(ratio, 0.999 * eps),
         "ratio_unproven": _unproven(ratio, found, eps),
     }
+    return Outcome(numbers | _exact(net, found))
+
+
+def _exact(net: Memoriser, found: Dataset) -> dict[str, float | None]:
+    """What is known without an attack, of small problems; None where they are too large."""
+    count, dim = found.x.shape
+    numbers: dict[str, float | None] = dict.fromkeys(_EXACTLY)
     if dim == 2:
         numbers["enumerated_error"] = _enumerated(net, found)
-    return Outcome(numbers)
+    if dim <= _CORNERED:
+        numbers["corner_error"] = cornered(net, found, net.radius)
+        numbers["corners_beyond"] = cornered(net, found, _limit(net))
+    if count * dim <= _SEEN:
+        plain = net.explicit()
+        counted = sum(int(part.count_nonzero()) for part in plain.parameters())
+        numbers["counted"] = float(counted)
+        numbers["formula_gap"] = float(counted - theory.memoriser_parameters(count, dim))
+        low = interval_margins(plain, found, net.radius)
+        numbers["plain_unproven"] = float((low <= 0).double().mean())
+    return numbers
+
+
+def _limit(net: Memoriser) -> float:
+    """A radius just above that at which corners of a ball leave its own indicator."""
+    return _BEYOND * (net.radius + net.gap / net.dim)
+
+
+def interval_margins(net: nn.Module, found: Dataset, radius: float) -> Tensor:
+    """Lower bounds (n,) of the margin over linf balls: intervals of all neurons, layer by layer.
+
+    For a chain of linear layers and ReLUs with one output. A linear layer maps a box of middle c
+    and half widths r into one of middle W c + b and half widths |W| r.
+    """
+    low, high = found.x.double() - radius, found.x.double() + radius
+    for layer in net.children():
+        if isinstance(layer, nn.Linear):
+            middle, half = layer((low + high) / 2), (high - low) / 2 @ layer.weight.abs().T
+            low, high = middle - half, middle + half
+        else:
+            low, high = layer(low), layer(high)  # ReLU and Flatten are monotone
+    return torch.where(found.y == 1, low, -high).detach()
+
+
+def cornered(net: nn.Module, found: Dataset, radius: float) -> float:
+    """The share of points with a wrong corner of their linf ball, of all 2^d."""
+    sides = torch.tensor([-radius, radius], dtype=torch.float64)
+    corners = torch.cartesian_prod(*[sides] * found.dim).reshape(-1, found.dim)
+    return _wrong(net, found, corners)
 
 
 def steepest(net: DistanceRatio, found: Dataset, count: int, generator: torch.Generator) -> float:
@@ -85,6 +145,11 @@ def _unproven(net: DistanceRatio, found: Dataset, eps: float) -> float:
 def _enumerated(net: Memoriser, found: Dataset) -> float:
     """The share of points in the plane with a wrong one on a grid of their ball, edges included."""
     steps = torch.linspace(-net.radius, net.radius, _ENUMERATED, dtype=torch.float64)
-    ball = torch.cartesian_prod(steps, steps)
-    wrong = [bool((y * net(x + ball) <= 0).any()) for x, y in zip(found.x, found.y, strict=True)]
+    return _wrong(net, found, torch.cartesian_prod(steps, steps))
+
+
+def _wrong(net: nn.Module, found: Dataset, moves: Tensor) -> float:
+    """The share of points that one of these moves (m, dim) takes to a wrong class, or to 0."""
+    pairs = zip(found.x, found.y, strict=True)
+    wrong = [bool((y * net(x + moves) <= 0).any()) for x, y in pairs]
     return sum(wrong) / len(wrong)

@@ -5,7 +5,9 @@ The study behind `li-2022/separation` and `separation-folders`.
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,11 +28,13 @@ def separation(params: Mapping[str, Any], generator: torch.Generator) -> Outcome
     """Nearest points of other classes, train-train and test-train, exactly, in `norm`.
 
     `train` and `test` are the smallest distances, `train_mean` and `test_mean` means over points;
-    `brute_force_gap` is the largest difference to a plain loop over all pairs of the first
-    `checked_points` test points. `ratio` is half of the smaller distance over the `radius` in use:
-    above 1 some classifier has no robust error on all these points. The pictures are the closest
-    pairs.
+    `brute_force_gap` is the largest difference to a plain loop over all pairs, of both searches at
+    `checked_points` evenly spaced points each and at the first pair that attains the minimum.
+    `ratio` is half of the smaller distance over the `radius` in use: above 1 some classifier has no
+    robust error on all these points. The pictures are the closest pairs. `seconds` are those of the
+    processor and `peak_memory` (GB) is the process's, which may have done other trials before.
     """
+    begun = time.process_time()
     learn, test = _data(params, generator)
     norm = params["norm"]
     inside = measure.separation(learn, norm=norm)
@@ -42,10 +46,12 @@ def separation(params: Mapping[str, Any], generator: torch.Generator) -> Outcome
             **_told("train", inside),
             **_told("test", across),
             "ratio": least / 2.0 / params["radius"],
-            "brute_force_gap": _gap(across, test, learn, params["checked_points"]),
+            "brute_force_gap": _largest_gap(inside, across, learn, test, params["checked_points"]),
             "level": level.tolist(),
             "train_quantiles": inside.distance.quantile(level).tolist(),
             "test_quantiles": across.distance.quantile(level).tolist(),
+            "seconds": time.process_time() - begun,
+            "peak_memory": peak_memory(),
         },
         {
             "train_pair": _picture(learn.x, learn.x, inside.pairs[0]),
@@ -66,13 +72,29 @@ def _told(kind: str, found: Separation) -> dict[str, Any]:
     }
 
 
-def _gap(found: Separation, test: Dataset, learn: Dataset, count: int) -> float:
-    """The largest difference to distances in float64 of all pairs, of the first test points."""
+def _largest_gap(
+    inside: Separation, across: Separation, learn: Dataset, test: Dataset, count: int
+) -> float:
+    """The larger of both searches' gaps; of the closest training pair both points are looked at."""
+    return max(
+        _gap(inside, learn, learn, count, inside.pairs[0]),
+        _gap(across, test, learn, count, across.pairs[0][:1]),
+    )
+
+
+def _gap(
+    found: Separation, own: Dataset, other: Dataset, count: int, also: tuple[int, ...]
+) -> float:
+    """The largest difference to float64 distances of all pairs, of evenly spaced points and some.
+
+    The reference is gone through in parts, so that it is never there in float64 as a whole.
+    """
     power = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}[found.norm]
     gaps = []
-    parts = list(zip(learn.x.split(1024), learn.y.split(1024), strict=True))
-    for i in range(min(count, len(test))):
-        point, label = test.x[i].double(), test.y[i]
+    parts = list(zip(other.x.split(1024), other.y.split(1024), strict=True))
+    places = torch.linspace(0, len(own) - 1, min(count, len(own))).round().long().tolist()
+    for i in {*places, *also}:
+        point, label = own.x[i].double(), own.y[i]
         least = [
             torch.linalg.vector_norm(x.double() - point, ord=power, dim=1)
             .where(y != label, torch.inf)
@@ -81,6 +103,18 @@ def _gap(found: Separation, test: Dataset, learn: Dataset, count: int) -> float:
         ]
         gaps.append(abs(float(torch.stack(least).min()) - float(found.distance[i])))
     return max(gaps)
+
+
+def peak_memory() -> float:
+    """The largest resident size of this process so far in GB, NaN where the system has no /proc.
+
+    Not getrusage: its maximum is carried over from the process that started this one.
+    """
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:
+        return math.nan
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024 / 1e9
 
 
 def _picture(one: Tensor, two: Tensor, pair: tuple[int, int]) -> Tensor:
@@ -109,5 +143,4 @@ def _folders(name: str, size: int) -> tuple[Dataset, Dataset]:
             f"cannot load {name}: it needs folders {name}/train and {name}/test below "
             f"EXTREMAL_DATA, each with a folder of images for every class{unset}"
         )
-    learn, test = (data.load_folder(root / part, size=size) for part in ("train", "test"))
-    return learn, test
+    return data.load_split(root, size=size)

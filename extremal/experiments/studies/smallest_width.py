@@ -6,18 +6,17 @@ The study behind `li-2022/generalisation`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 
 from extremal import _check, attack, measure, models, train
 from extremal.data import Dataset, LatticeCells, ManifoldCells
+from extremal.experiments.studies.covered import covered
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("lattice", "manifold", "ambient")
-# 97.5 % quantiles of Student's t by degrees of freedom.
-_STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306}
 
 
 def smallest_width(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -25,15 +24,17 @@ def smallest_width(params: Mapping[str, Any], generator: torch.Generator) -> Out
 
     One hidden layer of ReLUs with biases, trained by Adam on all points at once: on the points for
     the clean error, on attacked ones (`train.adversarial`) for the robust error, which is that of
-    the strongest attack on fresh points. Of `starts` trainings the best counts. A width that is not
-    reached is recorded as twice the largest tried, and `unreached` counts them.
+    the strongest attack on fresh points. Of `starts` trainings the best counts. A size whose target
+    no width reached is `censored`: its width is None, and `unreached` counts such sizes.
 
-    The slope is that of log2(width) against the size, by least squares, with its 95 % interval.
     On a lattice `plane_clean` and `plane_robust` are errors of the plane that separates it, d + 1
-    parameters: the largest clean and the smallest robust one over sizes.
+    parameters: the largest clean and the smallest robust one over sizes. On a torus networks of
+    covers are built for each of `cover_sizes` (`covered`).
     """
     _check.choice("problem", params["problem"], PROBLEMS)
-    robust, clean, separations, covers, planes = [], [], [], [], []
+    robust: list[float | None] = []
+    clean: list[float | None] = []
+    separations, planes = [], []
     for size in params["sizes"]:
         source, learn, test = problem(params, size, generator)
         if isinstance(source, LatticeCells):
@@ -41,24 +42,35 @@ def smallest_width(params: Mapping[str, Any], generator: torch.Generator) -> Out
         separations.append(source.separation)
         robust.append(_least(params, learn, test, params["radius"], generator))
         clean.append(_least(params, learn, test, 0.0, generator))
-        covers.append(float(len(models.cover(learn, params["reach"], _norm(params)))))
-    widest = max(params["widths"])
     return Outcome(
         {
             "size": [float(size) for size in params["sizes"]],
             "robust_width": robust,
             "clean_width": clean,
-            "cover": covers,
+            "censored": [float(width is None) for width in robust],
             "separation": separations,
-            "unreached": float(sum(width > widest for width in robust)),
-            "clean_largest": max(clean),
+            "unreached": float(robust.count(None)),
+            "clean_largest": max(math.inf if width is None else width for width in clean),
             "plane_clean": max((error for error, _ in planes), default=math.nan),
             "plane_robust": min((error for _, error in planes), default=math.nan),
-            **_named("robust", fitted(params["sizes"], robust)),
-            **_named("clean", fitted(params["sizes"], clean)),
-            **_named("cover", fitted(params["sizes"], covers)),
+            **_covers(params, generator),
         }
     )
+
+
+def _covers(params: Mapping[str, Any], generator: torch.Generator) -> dict[str, Any]:
+    """What networks of covers take and prove, over `cover_sizes`."""
+    sizes = params["cover_sizes"]
+    found = [covered(params, _torus(params, size, generator), generator) for size in sizes]
+    return {
+        "cover_size": [float(size) for size in sizes],
+        "cover": [float(each.points) for each in found],
+        "cover_parameters": [float(each.parameters) for each in found],
+        "coverage": [each.coverage for each in found],
+        "cover_error": [each.error for each in found],
+        "least_coverage": min((each.coverage for each in found), default=math.nan),
+        "largest_cover_error": max((each.error for each in found), default=math.nan),
+    }
 
 
 def problem(
@@ -80,15 +92,19 @@ def problem(
         )
         cells = source.count
     else:
-        over_k = params["problem"] == "manifold"
-        k, dim = (size, params["dim"]) if over_k else (params["intrinsic"], size)
-        source = ManifoldCells("torus", k, dim, gap=params["gap"], generator=generator)
+        source = _torus(params, size, generator)
         cells = len(source.labels)
     learn, test = (
         source.sample(each * cells, generator=generator)
         for each in (params["train_each"], params["test_each"])
     )
     return source, learn, test
+
+
+def _torus(params: Mapping[str, Any], size: int, generator: torch.Generator) -> ManifoldCells:
+    over_k = params["problem"] == "manifold"
+    k, dim = (size, params["dim"]) if over_k else (params["intrinsic"], size)
+    return ManifoldCells("torus", k, dim, gap=params["gap"], generator=generator)
 
 
 def _plane(
@@ -107,24 +123,6 @@ def _plane(
     return 1.0 - measure.accuracy(net, test), float(found.success.double().mean())
 
 
-def fitted(sizes: Sequence[float], widths: Sequence[float]) -> tuple[float, float, float]:
-    """The least-squares slope of log2(width) in the size, and its 95 % interval by Student's t."""
-    x = torch.tensor(sizes, dtype=torch.float64)
-    y = torch.tensor(widths, dtype=torch.float64).log2()
-    free = len(x) - 2
-    _check.require(1 <= free <= max(_STUDENT), "sizes", "be 3 to 10 sizes", len(x))
-    spread = x - x.mean()
-    slope = float((spread * y).sum() / spread.square().sum())
-    rest = y - y.mean() - slope * spread
-    error = math.sqrt(float(rest.square().sum()) / free / float(spread.square().sum()))
-    return slope, slope - _STUDENT[free] * error, slope + _STUDENT[free] * error
-
-
-def _named(kind: str, fit: tuple[float, float, float]) -> dict[str, float]:
-    slope, low, high = fit
-    return {f"{kind}_slope": slope, f"{kind}_slope_low": low, f"{kind}_slope_high": high}
-
-
 def _norm(params: Mapping[str, Any]) -> Any:
     return "linf" if params["problem"] == "lattice" else "l2"
 
@@ -135,13 +133,13 @@ def _least(
     test: Dataset,
     radius: float,
     generator: torch.Generator,
-) -> float:
-    """The first width that reaches the target in one of its starts, or twice the last."""
+) -> float | None:
+    """The first width that reaches the target in one of its starts."""
     for width in params["widths"]:
         for _ in range(params["starts"]):
             if _error(params, learn, test, radius, width, generator) <= params["target"]:
                 return float(width)
-    return 2.0 * max(params["widths"])
+    return None
 
 
 def _error(

@@ -16,8 +16,57 @@ window.dash_clientside = window.dash_clientside || {};
     return context && context.triggered.length ? context.triggered[0].prop_id : "";
   }
 
-  function number(value) {
-    return value === null || value === undefined || value === "" ? null : Number(value);
+  let shown = null; // the flows whose neurons are on the page
+
+  // A page's moves are counted, so that the server knows which of two questions is the later one.
+  let turn = 0;
+  function next() {
+    turn += 1;
+    return turn;
+  }
+
+  // The number in a field. Dash makes nothing of one that the field's bounds don't allow: then its
+  // text, as it stands, so that the server can say what is wrong with it.
+  function number(value, id) {
+    const known = value !== null && value !== undefined && value !== "";
+    if (known && Number.isFinite(Number(value))) { return Number(value); }
+    const field = document.getElementById(id);
+    return field ? field.value : "";
+  }
+
+  // To Dash one bad number is like another, and it tells nobody of the second: this does.
+  document.addEventListener("input", function (event) {
+    const field = event.target;
+    if (field.type !== "number" || field.checkValidity()) { return; }
+    const words = field.id + " " + field.value;
+    window.setTimeout(() => keep.set_props("typed", { data: words }), 200);
+  });
+
+  // Write what was chosen into the address, unless a number in it is none.
+  function address(values, usual) {
+    const query = new URLSearchParams();
+    for (const [name, value] of Object.entries(values)) {
+      const numeric = typeof usual[name] !== "string" && value !== null;
+      if (numeric && !(typeof value === "number" && Number.isFinite(value))) { return; }
+      if (value !== null && value !== usual[name]) { query.set(name, value); }
+    }
+    const text = query.toString();
+    const path = window.location.pathname + (text ? "?" + text : "");
+    window.history.replaceState(window.history.state, "", path);
+  }
+
+  // The centres of the plane where there are `count`: a second one that was the usual one is the
+  // usual one again, and both are among those that there are.
+  function centres(first, second, setup, before) {
+    const count = setup.positive + setup.negative;
+    const usual = setup.positive + 1;
+    if (!Number.isFinite(count)) { return [keep.no_update, keep.no_update, keep.no_update]; }
+    const follows = before && second === before.positive + 1;
+    const one = Math.min(first, count);
+    let other = follows ? usual : Math.min(second, count);
+    if (one === other) { other = one === usual ? 1 : usual; }
+    const changed = (next, now) => Number.isFinite(next) && next !== now ? next : keep.no_update;
+    return [changed(one, first), changed(other, second), count];
   }
 
   function plot(id) {
@@ -38,11 +87,15 @@ window.dash_clientside = window.dash_clientside || {};
   }
 
   // A new figure comes with a camera of its own, and plotly's uirevision does not keep a scene's:
-  // what a user turned it to is noted here and set again.
-  function keepCamera(drawn) {
+  // what a user turned it to is noted here and set again. It also comes with the last frame, and
+  // perhaps after the time control was heard: the frame that is wanted is set again, too.
+  function watch(drawn) {
     if (drawn.explorerWatched) { return; }
     drawn.explorerWatched = true;
     let kept = null;
+    drawn.on("plotly_afterplot", function () {
+      if (drawn.explorerAgain) { drawn.explorerAgain(); }
+    });
     drawn.on("plotly_relayout", function (change) {
       if (change && change["scene.camera"]) { kept = change["scene.camera"]; }
     });
@@ -73,14 +126,35 @@ window.dash_clientside = window.dash_clientside || {};
     return change;
   }
 
+  function setFrame(drawn, track, frame) {
+    const tips = drawn.data[1];
+    if (!tips || tips.x.length !== track.x[0].length) { return; }
+    const there = ["x", "y", "z"].every((axis) => track[axis][frame].every(
+      (value, j) => Math.abs(tips[axis][j] - value / 1000) < 1e-3));
+    if (there) { return; }
+    const change = moved(track, frame);
+    window.Plotly.restyle(drawn, change.rays, [0]);
+    window.Plotly.restyle(drawn, change.tips, [1]);
+  }
+
+  function setCursor(chart, time) {
+    const shapes = chart.layout.shapes || [];
+    const last = shapes.length - 1;
+    if (last < 0 || shapes[last].x0 === time) { return; }
+    const name = "shapes[" + last + "]";
+    window.Plotly.relayout(chart, { [name + ".x0"]: time, [name + ".x1"]: time });
+  }
+
   function phase(track, time) {
     if (time < track.turn) { return "alignment"; }
     return time < track.fit ? "between the phases" : "fitting";
   }
 
+  // The theme, and the size of the page's text, which the drawings follow.
   function applied(theme) {
     root.dataset.theme = theme;
-    return theme;
+    const size = parseFloat(window.getComputedStyle(root).fontSize);
+    return { name: theme, text: Math.round(0.86 * size) };
   }
 
   function wanted() {
@@ -102,9 +176,22 @@ window.dash_clientside = window.dash_clientside || {};
   keep.explorer = {
     theme: function (clicks, current) {
       if (!clicks) { return [applied(wanted()), "Dark or light"]; }
-      const next = current === "dark" ? "light" : "dark";
+      const next = current && current.name === "dark" ? "light" : "dark";
       window.localStorage.setItem("extremal-theme", next);
       return [applied(next), "Dark or light"];
+    },
+
+    // Which page it is, for whoever has many and for whoever can't see.
+    arrived: function () {
+      window.setTimeout(function () {
+        for (const one of document.querySelectorAll("nav a")) {
+          const here = one.classList.contains("current");
+          if (here) { one.setAttribute("aria-current", "page"); }
+          else { one.removeAttribute("aria-current"); }
+          if (here) { document.title = one.textContent + " · extremal explorer"; }
+        }
+      }, 0);
+      return keep.no_update;
     },
 
     session: function (known) {
@@ -114,32 +201,30 @@ window.dash_clientside = window.dash_clientside || {};
       return Array.from(random, (part) => part.toString(16)).join("");
     },
 
-    collect: function (p, beside, positive, negative, spread, init, width, seed, loss, on) {
+    collect: function (
+      p, beside, positive, negative, spread, init, width, seed, loss, on, theme, typed,
+      first, second, before
+    ) {
       const setup = {
-        p: number(p), beside: on ? number(beside) : null, positive: number(positive),
-        negative: number(negative), spread: number(spread), init: number(init),
-        width: number(width), seed: number(seed), loss: loss,
+        p: number(p, "c-p"), beside: on ? number(beside, "c-beside") : null,
+        positive: number(positive, "c-positive"), negative: number(negative, "c-negative"),
+        spread: number(spread, "c-spread"), init: number(init, "c-init"),
+        width: number(width, "c-width"), seed: number(seed, "c-seed"), loss: loss, turn: next(),
       };
       const shown = [p, beside, positive, negative, spread, "1e" + init, width];
-      return [setup].concat(shown.map(String));
+      const [one, other, count] = centres(first, second, setup, before);
+      return [setup].concat(shown.map(String), [one, other, count, count]);
     },
 
-    aim: function (first, second, across, up) {
-      return { first: number(first), second: number(second), across: number(across),
-        up: number(up) };
+    aim: function (first, second, across, up, typed) {
+      return { first: number(first, "c-first"), second: number(second, "c-second"),
+        across: number(across, "c-across"), up: number(up, "c-up"), turn: next() };
     },
 
     link: function (setup, probe, usual) {
       if (!setup || !probe) { return keep.no_update; }
-      const query = new URLSearchParams();
-      for (const [values, standard] of [[setup, usual.setup], [probe, usual.probe]]) {
-        for (const [name, value] of Object.entries(values)) {
-          if (value !== null && value !== standard[name]) { query.set(name, value); }
-        }
-      }
-      const text = query.toString();
-      const path = window.location.pathname + (text ? "?" + text : "");
-      window.history.replaceState(window.history.state, "", path);
+      const { turn: _, ...chosen } = { ...setup, ...probe };
+      address(chosen, { ...usual, second: setup.positive + 1 });
       return keep.no_update;
     },
 
@@ -160,51 +245,57 @@ window.dash_clientside = window.dash_clientside || {};
       return [Number(at.x.toFixed(2)), Number(at.y.toFixed(2))];
     },
 
+    // A new flow is shown as it ends; the same one, drawn anew in another theme, where it was.
+    arrive: function (tracks, moment) {
+      const last = Math.max(...tracks.map((track) => track.last));
+      const now = tracks.map((track) => track.of).join(" ");
+      const same = now === shown && Number(moment) <= last;
+      shown = now;
+      return [last, same ? keep.no_update : last];
+    },
+
     move: function (moment, tracks, grid) {
       if (!tracks || !tracks.length) { return keep.no_update; }
       const time = grid[Math.min(Number(moment), grid.length - 1)];
       tracks.forEach(function (track, index) {
         const drawn = plot("space-" + index);
-        if (!drawn || !drawn.data[1] || drawn.data[1].x.length !== track.x[0].length) { return; }
-        keepCamera(drawn);
-        const change = moved(track, frameAt(track.times, time));
-        window.Plotly.restyle(drawn, change.rays, [0]);
-        window.Plotly.restyle(drawn, change.tips, [1]);
+        if (!drawn) { return; }
+        watch(drawn);
+        drawn.explorerAgain = () => setFrame(drawn, track, frameAt(track.times, time));
+        drawn.explorerAgain();
       });
       const chart = plot("over-time");
-      const shapes = chart ? chart.layout.shapes || [] : [];
-      if (shapes.length) {
-        const last = "shapes[" + (shapes.length - 1) + "]";
-        window.Plotly.relayout(chart, { [last + ".x0"]: time, [last + ".x1"]: time });
+      if (chart) {
+        watch(chart);
+        chart.explorerAgain = () => setCursor(chart, time);
+        chart.explorerAgain();
       }
       const words = tracks.map(function (track) {
         const frame = frameAt(track.times, time);
         return "loss " + track.loss[frame].toPrecision(2) + ", " + phase(track, time);
       });
-      return "t = " + Number(time.toPrecision(3)) + ": " + words.join(" | ");
+      const told = "t = " + Number(time.toPrecision(3)) + ": " + words.join(" | ");
+      document.getElementById("moment").setAttribute("aria-valuetext", told);
+      return told;
     },
 
     play: function (clicks, ticks, disabled, moment, last) {
       const at = Number(moment);
       if (trigger().startsWith("play")) {
-        if (!disabled) { return [true, "Play", keep.no_update]; }
-        return [false, "Pause", at >= last ? 0 : keep.no_update];
+        if (!disabled) { return [true, "Play", keep.no_update, "polite"]; }
+        return [false, "Pause", at >= last ? 0 : keep.no_update, "off"];
       }
-      if (disabled) { return [keep.no_update, keep.no_update, keep.no_update]; }
-      if (at >= last) { return [true, "Play", keep.no_update]; }
-      return [keep.no_update, keep.no_update, at + 1];
+      if (disabled) { return Array(4).fill(keep.no_update); }
+      if (at >= last) { return [true, "Play", keep.no_update, "polite"]; }
+      return [keep.no_update, keep.no_update, at + 1, keep.no_update];
     },
 
-    shoot: function (data, index, norm, radius, known, before) {
+    shoot: function (data, index, norm, radius, typed, known, before) {
       const other = before && before.norm !== norm;
-      const far = other ? known.usual[norm] : number(radius);
-      const shot = { data: data, index: number(index), norm: norm, radius: far };
-      const query = new URLSearchParams();
-      for (const [name, value] of Object.entries(shot)) {
-        if (value !== null) { query.set(name, value); }
-      }
-      const path = window.location.pathname + "?" + query.toString();
-      window.history.replaceState(window.history.state, "", path);
+      const far = other ? known.usual[norm] : number(radius, "i-radius");
+      const shot = { data: data, index: number(index, "i-index"), norm: norm, radius: far };
+      address(shot, { data: "", norm: "" });
+      shot.turn = next();
       return [shot, other ? far : keep.no_update, known.largest[norm]];
     },
 

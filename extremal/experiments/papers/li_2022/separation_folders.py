@@ -22,7 +22,7 @@ experiment = Experiment(
         "case": Setting(_CASES, "S", "with the talk's radii; the size of ImageNet's is ours"),
         "norm": Setting("linf", "S"),
         "points": Setting(0, "S", "all training and test images"),
-        "checked_points": Setting(20, "O", "test points that brute force looks at, too"),
+        "checked_points": Setting(20, "O", "points of each search that brute force looks at, too"),
         "seeds": Setting(1, "O", "nothing is random"),
     },
     smoke={
@@ -46,6 +46,7 @@ experiment = Experiment(
         *published("svhn", (0.094, 0.110)),
         *published("restricted-imagenet", (0.180, 0.224)),
     ),
+    version=2,
     notes=(
         "Needs EXTREMAL_DATA/svhn/train and test, and EXTREMAL_DATA/restricted-imagenet/train and "
         "test, each with one folder of images for every class. Without them trials fail and say "

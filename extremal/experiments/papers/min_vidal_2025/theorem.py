@@ -11,7 +11,7 @@ _LEARNED = "poster: f is proportional to F^(p) after training; the tolerance is 
 _BOUND = "poster, theorem on F^(p), with C = 1/2"
 _POSSIBLE = "min(K1, K2)/K, poster: sqrt(2)/2 is the most; within sampling"
 _BAYES = "poster: F^(p) with p large is about the Bayes classifier"
-_SINGLE = "1/sqrt(1 + K2): MATH.md, section 8"
+_SINGLE = "1/sqrt(1 + K2): derived in theory.subclass_radius"
 _ACCURACY, _ERROR = "accuracy under the strongest attack", "error under the strongest attack"
 
 

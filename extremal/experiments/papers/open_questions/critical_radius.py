@@ -6,7 +6,9 @@ from extremal import theory
 from extremal.experiments import Claim, Experiment, Line, Setting
 
 _NOISELESS = {"spread": 0.0}
-_CLOSED = "1/sqrt(1 + K_opp^(2/p - 1)) for p <= 2, sqrt(2)/2 beyond: MATH.md, section 8"
+_CLOSED = (
+    "1/sqrt(1 + K_opp^(2/p - 1)) for p <= 2, sqrt(2)/2 beyond: derived in theory.subclass_radius"
+)
 _BOTH = "ours: attack and certificate of each point"
 
 
