@@ -59,9 +59,11 @@ def until(driver, condition):
 
 
 def ready(driver, words: str) -> None:
-    """Wait for a headline with these words."""
+    """Wait for a headline with these words, and for the radii, which come after it."""
     until(driver, lambda: words in text(driver, "headline"))
     until(driver, lambda: driver.execute_script(TIPS))
+    power = words.partition(":")[0]
+    until(driver, lambda: f"{power}:" in text(driver, "broken") and driver.execute_script(HALF))
 
 
 def test_turn_p_from_1_to_3_scrub_and_click(page, address):
