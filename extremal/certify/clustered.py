@@ -10,7 +10,13 @@ B(d) <= l |d_T| + l_R |d_R| and
 
 For p >= 2, |t|^p <= t^2 max|t|^(p-2) gives l = lambda_1^(1/p) and, with eta_j = |P_R u_j|, l_R =
 min((sum |a_j| eta_j^p)^(1/p), (max eta^(p-2) lambda_(k+1))^(1/p)). For p < 2, power means give
-l = m^(1/p - 1/2) lambda_1^(1/2) with m = sum |a_j|, and l_R alike.
+l = c^(1/p - 1/2) lambda_1^(1/2) with c = sum |a_j|, and l_R alike.
+
+Where all neurons against are silent at z, <z, u_j> <= -m, then B = 0 and more is to be had. With
+eta the largest eta_j, <d, u_j> is at most E = |d_T| + eta |d_R|, so that relu(<d, u_j> - m) is at
+most (1 - m/E) relu(<d, u_j>), and B(z + d) at most (1 - m/E) (l |d_T| + l_R |d_R|), which is below
+l |d_T| + l_R |d_R| - m min(l, l_R/eta); or zero. So m min(l, l_R/eta) is added to A - B above, and
+rho is at most A / |v|.
 """
 
 from __future__ import annotations
@@ -76,13 +82,23 @@ class _Sides:
 
     a: Tensor  # (h,)
     p: float
-    splits: tuple[tuple[Tensor, float, float], ...]  # (h, k) inner products with T; l; l_R
+    splits: tuple[_Split, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Split:
+    """The top eigenvectors T, and what B(d) is at most."""
+
+    basis: Tensor  # (h, k): the neurons' inner products with T
+    top: float  # l
+    rest: float  # l_R
+    quiet: float  # min(l, l_R/eta): what each unit of silence is worth
 
 
 def _sides(a: Tensor, gram: Tensor, p: float) -> _Sides:
     against = torch.nonzero(a < 0).squeeze(1)
     if len(against) == 0:
-        return _Sides(a, p, ((torch.zeros_like(a)[:, None], 0.0, 0.0),))
+        return _Sides(a, p, (_Split(torch.zeros_like(a)[:, None], 0.0, 0.0, 0.0),))
     c = -a[against]
     root = c.sqrt()
     inside = gram[against][:, against]
@@ -93,21 +109,26 @@ def _sides(a: Tensor, gram: Tensor, p: float) -> _Sides:
     for k in sorted({min(k, large) for k in (*SPLITS, large)}):
         scale = root[:, None] * vectors[:, :k] / values[:k].sqrt()
         basis = gram[:, against] @ scale  # <u_j, b_i> for each neuron and top eigenvector
-        top, rest = _gains(c, values, k, basis[against], p)
-        splits.append((basis, top, rest))
+        splits.append(_Split(basis, *_gains(c, values, k, basis[against], p)))
     return _Sides(a, p, tuple(splits))
 
 
-def _gains(c: Tensor, values: Tensor, k: int, inside: Tensor, p: float) -> tuple[float, float]:
-    """l and l_R for the top k eigenvectors."""
+def _gains(
+    c: Tensor, values: Tensor, k: int, inside: Tensor, p: float
+) -> tuple[float, float, float]:
+    """l, l_R and min(l, l_R/eta) for the top k eigenvectors."""
     eta = ((1.0 - (inside**2).sum(1)).clamp(min=0.0) + ROUNDING).sqrt()
     direct = float((c * eta**p).sum()) ** (1.0 / p)
     below = (float(values[k]) if k < len(values) else 0.0) + ROUNDING * float(values[0])
+    farthest = float(eta.max())
     if p >= 2.0:
-        rest = (float(eta.max()) ** (p - 2.0) * below) ** (1.0 / p)
-        return (float(values[0]) ** (1.0 / p) if k else 0.0), min(direct, rest)
-    mass = float(c.sum()) ** (1.0 / p - 0.5)
-    return (mass * float(values[0]) ** 0.5 if k else 0.0), min(direct, mass * below**0.5)
+        top = float(values[0]) ** (1.0 / p)
+        rest = min(direct, (farthest ** (p - 2.0) * below) ** (1.0 / p))
+    else:
+        mass = float(c.sum()) ** (1.0 / p - 0.5)
+        top, rest = mass * float(values[0]) ** 0.5, min(direct, mass * below**0.5)
+    alone = rest / farthest
+    return (top, rest, min(top, alone)) if k else (0.0, rest, alone)
 
 
 def _radii(points: Points, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor:
@@ -122,13 +143,18 @@ def _radii(points: Points, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor
     # What rounding may hide of it: see `move.blur`.
     length = (square + points.form.rounding * weight.sum(1) ** 2).sqrt()
     gap = for_it - other - TERMS * (for_it + other)
-    best = torch.zeros_like(for_it)
-    for basis, top, rest in sides.splits:
-        inside = torch.linalg.vector_norm(weight @ basis, dim=1)
+    highest = inner.masked_fill(sides.a >= 0, -torch.inf).amax(1)
+    silent = (-highest - TERMS * points.square[rows].sqrt()).clamp(min=0.0)
+    silent = torch.where(silent.isfinite(), silent, 0.0)  # inf where no neuron is against
+    alone, best = length.clamp(min=1e-300), torch.zeros_like(for_it)
+    for split in sides.splits:
+        inside = torch.linalg.vector_norm(weight @ split.basis, dim=1)
         outside = ((length**2 - inside**2).clamp(min=0.0) + ROUNDING * length**2).sqrt()
-        fall = ((inside + top) ** 2 + (outside + rest) ** 2).sqrt().clamp(min=1e-300)
+        fall = ((inside + split.top) ** 2 + (outside + split.rest) ** 2).sqrt().clamp(min=1e-300)
+        gain = split.quiet * silent
         # A - B >= k gives A^p - B^p >= k A^(p-1), and A is at least A_low on the ball.
-        low = (for_it - length * gap / fall).clamp(min=0.0)
+        low = (for_it - length * torch.minimum((gap + gain) / fall, gap / alone)).clamp(min=0.0)
         lost = torch.where(slack > 0, slack / low.clamp(min=1e-300) ** (p - 1.0), 0.0)
-        best = torch.maximum(best, (gap - lost) / fall)
+        found = torch.minimum((gap - lost + gain) / fall, (gap - lost) / alone)
+        best = torch.maximum(best, found)
     return best.clamp(min=0.0) * (1.0 - SAFE)

@@ -96,7 +96,20 @@ def test_a_gain_of_clusters_two_percent_too_small_shows_in_radii(p, monkeypatch,
     y = torch.ones(2)
     assert not bool(breaks(net, x, y, radius(net, x, y, effort="fast"), generator=generator).any())
     plain = clustered._gains
-    monkeypatch.setattr(clustered, "_gains", lambda *a: (0.98 * plain(*a)[0], plain(*a)[1]))
+    monkeypatch.setattr(clustered, "_gains", lambda *a: (0.98 * plain(*a)[0], *plain(*a)[1:]))
+    radii = radius(net, x, y, effort="fast")
+    assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).all())
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0])
+def test_a_worth_of_silence_two_percent_too_large_shows_in_radii(p, monkeypatch, generator):
+    """Orthonormal neurons, of which the one against is silent at the points: exact, too."""
+    init = Explicit(torch.eye(2, dtype=D), torch.tensor([[1.0, -1.0]], dtype=D))
+    net = PReLUNet(2, 2, p, init=init, dtype=D, generator=generator)
+    x, y = torch.tensor([[1.0, -0.3], [2.0, -0.5]], dtype=D), torch.ones(2)
+    assert not bool(breaks(net, x, y, radius(net, x, y, effort="fast"), generator=generator).any())
+    plain = clustered._gains
+    monkeypatch.setattr(clustered, "_gains", lambda *a: (*plain(*a)[:2], 1.02 * plain(*a)[2]))
     radii = radius(net, x, y, effort="fast")
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).all())
 

@@ -121,6 +121,7 @@ experiment = Experiment(
             )
         ),
     ),
+    version=2,
     notes=(
         "A gap is 1 - certified / attacked radius of a point, and the claims on gaps hold in every "
         "mixture at every spread. Without noise both sides meet the closed form of each class, "
