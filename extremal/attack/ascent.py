@@ -14,6 +14,7 @@ from extremal.attack.objective import Ascent, objective_gradient
 from extremal.attack.search import clearly_broken
 
 Record = TypeVar("Record")
+_ROWS = 256  # points at a time in a rule, so that what it makes of them stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +107,7 @@ def back_to_best(climb: Climb, rows: Tensor) -> Climb:
     )
 
 
-def chosen(record: Record, keep: Tensor) -> Record:
+def chosen(record: Record, keep: Tensor | slice) -> Record:
     """A dataclass of tensors, balls and such dataclasses, for the chosen points."""
     parts = {
         field.name: _chosen_part(getattr(record, field.name), keep)
@@ -115,7 +116,7 @@ def chosen(record: Record, keep: Tensor) -> Record:
     return dataclasses.replace(record, **parts)  # type: ignore[type-var]
 
 
-def _chosen_part(part: Any, keep: Tensor) -> Any:
+def _chosen_part(part: Any, keep: Tensor | slice) -> Any:
     if isinstance(part, Tensor):
         return part[keep]
     if isinstance(part, Ball):
@@ -124,7 +125,8 @@ def _chosen_part(part: Any, keep: Tensor) -> Any:
 
 
 def _advanced(net: nn.Module, rule: Rule, climb: Climb) -> Climb:
-    delta = rule.propose(climb)
+    blocks = (slice(first, first + _ROWS) for first in range(0, len(climb.rows), _ROWS))
+    delta = torch.cat([rule.propose(chosen(climb, block)) for block in blocks])
     now = climb.task.look(net, delta)
     higher = now.value > climb.top.value
     return dataclasses.replace(

@@ -25,7 +25,7 @@ _DRAW = {"l1": uniform.draw_l1, "l2": uniform.draw_l2, "linf": uniform.draw_linf
 # A coordinate with less room than this share of the radius counts as blocked by the box: rounding
 # leaves about 1e-7 of it in float32, and a steepest step must not go on pushing there.
 _BLOCKED = 1e-5
-_ROWS = 256  # at a time, so that float64 copies stay in the cache
+_ROWS = 256  # at a time, so that what is made of them stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,11 @@ class Ball:
     def project(self, delta: Tensor, x: Tensor) -> Tensor:
         """argmin of ||d - delta||_2 over ||d|| <= radius and x + d in the box, (n, dim), exact."""
         _check_pair("delta", delta, x)
-        return _PROJECT[self.norm](delta, self.radii(x).unsqueeze(1), self.bounds(x))
+        return self.around(x).project(delta)
+
+    def around(self, x: Tensor) -> Around:
+        """What an ascent asks of the ball around x (n, dim) step after step, looked at once."""
+        return Around(self.norm, self.radii(x).unsqueeze(1), self.bounds(x))
 
     def steepest(self, gradient: Tensor) -> Tensor:
         """argmax of <gradient, d> over ||d|| <= 1, (n, dim); zero where the gradient is.
@@ -96,13 +100,7 @@ class Ball:
 
     def unblocked(self, gradient: Tensor, delta: Tensor, x: Tensor) -> Tensor:
         """The gradient with zeros where the box leaves x + delta no room to move along it."""
-        bounds = self.bounds(x)
-        if bounds is None:
-            return gradient
-        low, high = bounds
-        room = projection.room_along(gradient, (low - delta, high - delta))
-        least = (_BLOCKED * self.radii(x)).to(x.dtype).unsqueeze(1)
-        return torch.where(room > least, gradient, 0.0)
+        return self.around(x).unblocked(gradient, delta)
 
     def linear_maximum(self, gradient: Tensor, x: Tensor) -> Tensor:
         """argmax of <gradient, d> over ||d|| <= radius and x + d in the box, (n, dim), exact.
@@ -111,7 +109,12 @@ class Ball:
         first.
         """
         _check_pair("gradient", gradient, x)
-        return _MAXIMUM[self.norm](gradient, self.radii(x).unsqueeze(1), self.bounds(x))
+        radii = self.radii(x).unsqueeze(1)
+        parts = zip(*(part.split(_ROWS) for part in (gradient, radii, x)), strict=True)
+        found = [
+            _MAXIMUM[self.norm](part, radius, self.bounds(here)) for part, radius, here in parts
+        ]
+        return torch.cat(found)
 
     def sample(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
         """Random perturbations, (n, dim): uniform in the ball where there is no box.
@@ -151,6 +154,28 @@ class Ball:
             seen = f"coordinates in [{float(x.min()):g}, {float(x.max()):g}]"
             _check.require(False, "x", "lie in the box", seen)
         return low, high
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """A ball around given points, whose perturbations delta (n, dim) are taken as they come."""
+
+    norm: str
+    radius: Tensor  # (n, 1) float64
+    bounds: Bounds | None
+
+    def project(self, delta: Tensor) -> Tensor:
+        """See `Ball.project`."""
+        return _PROJECT[self.norm](delta, self.radius, self.bounds)
+
+    def unblocked(self, gradient: Tensor, delta: Tensor) -> Tensor:
+        """See `Ball.unblocked`."""
+        if self.bounds is None:
+            return gradient
+        low, high = self.bounds
+        room = projection.room_along(gradient, (low - delta, high - delta))
+        least = (_BLOCKED * self.radius).to(delta.dtype)
+        return torch.where(room > least, gradient, 0.0)
 
 
 def _check_radii(radius: Tensor) -> None:

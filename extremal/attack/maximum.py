@@ -17,6 +17,9 @@ from extremal.attack.projection import (
     shrunk,
 )
 
+_FEW = 64  # coordinates that are ordered at first
+_SPENT = 1.0 + 1e-9  # radii: beyond it no rounding of sums leaves anything to later coordinates
+
 
 def steepest(gradient: Tensor, norm: str) -> Tensor:
     """argmax of <gradient, d> over ||d|| <= 1, a row at a time; a zero gradient gives zero.
@@ -57,13 +60,24 @@ def maximum_l1(gradient: Tensor, radius: Tensor, bounds: Bounds | None) -> Tenso
 
     Of coordinates that tie the first is filled first; those with g_i = 0 stay at zero.
     """
-    size = gradient.abs()
     room = radius.expand_as(gradient)
     if bounds is not None:
         room = torch.minimum(room, room_along(gradient, bounds).double())
-    order = falling_order(size)
-    sorted_room = room.gather(1, order)
-    left = radius - (sorted_room.cumsum(1) - sorted_room)
-    take = torch.minimum(left.clamp(min=0.0), sorted_room).to(gradient.dtype)
-    filled = torch.zeros_like(gradient).scatter_(1, order, take)
+    filled, spent = _filled(gradient, room, radius, min(_FEW, gradient.shape[1]))
+    rows = torch.nonzero(~spent).squeeze(1)
+    if len(rows) > 0:
+        filled[rows], _ = _filled(gradient[rows], room[rows], radius[rows], gradient.shape[1])
     return shrunk(gradient.sign() * filled, "l1", radius)
+
+
+def _filled(gradient: Tensor, room: Tensor, radius: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """What the `count` first coordinates take, (n, dim), and whether that clearly spends it, (n,).
+
+    Most radii are spent on a few coordinates, and ordering all of them costs much.
+    """
+    order = falling_order(gradient.abs(), count)
+    places = room.gather(1, order)
+    total = places.cumsum(1)
+    take = torch.minimum((radius - (total - places)).clamp(min=0.0), places).to(gradient.dtype)
+    filled = torch.zeros_like(gradient).scatter_(1, order, take)
+    return filled, total[:, -1] > _SPENT * radius[:, 0]

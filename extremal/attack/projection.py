@@ -172,17 +172,19 @@ def _line(kinds: list[_Tails], tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mass - less, (slope - fewer).to(tau.dtype), piece
 
 
-def falling_order(numbers: Tensor) -> Tensor:
-    """The places (n, m) of each row's numbers >= 0, largest first, the first of equals first.
+def falling_order(numbers: Tensor, count: int) -> Tensor:
+    """The places (n, count) of each row's largest numbers >= 0 in order, the first of equals first.
 
     Numbers in float32 are ordered as their bits are: with the place behind them they make one
     integer to sort, which NumPy does in a third of the time that PyTorch takes for an order.
     """
     if numbers.device.type != "cpu" or numbers.dtype != torch.float32:
-        return numbers.argsort(dim=1, descending=True, stable=True)
+        return numbers.argsort(dim=1, descending=True, stable=True)[:, :count]
     bits = np.abs(numbers.numpy(force=True)).view(np.int32).astype(np.int64)
-    keys = np.sort((-bits << 32) + np.arange(numbers.shape[1]), axis=1)
-    return torch.from_numpy(keys & 0xFFFFFFFF)
+    keys = (-bits << 32) + np.arange(numbers.shape[1])
+    if count < numbers.shape[1]:
+        keys = np.partition(keys, count - 1, axis=1)[:, :count]
+    return torch.from_numpy(np.sort(keys, axis=1) & 0xFFFFFFFF)
 
 
 def sorted_rows(numbers: Tensor) -> Tensor:

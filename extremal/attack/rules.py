@@ -53,14 +53,15 @@ class Momentum:
         return Pace(step, torch.zeros_like(now.value), now.value, never)
 
     def propose(self, climb: Climb) -> Tensor:
-        ball, x, delta = climb.task.ball, climb.task.x, climb.delta
-        upward = ball.steepest(ball.unblocked(climb.now.gradient, delta, x))
-        aim = ball.project(delta + climb.memory.step * upward, x)
+        ball, delta = climb.task.ball, climb.delta
+        around = ball.around(climb.task.x)
+        upward = ball.steepest(around.unblocked(climb.now.gradient, delta))
+        aim = around.project(delta + climb.memory.step * upward)
         if not bool(climb.move.any()):
             return aim
         moved = delta + _INERTIA * (aim - delta) + (1.0 - _INERTIA) * climb.move
         begun = climb.move.any(1, keepdim=True)
-        return torch.where(begun, ball.project(moved, x), aim)
+        return torch.where(begun, around.project(moved), aim)
 
     def note(self, climb: Climb, now: Ascent) -> Pace:
         rose = (now.value > climb.now.value).to(now.value.dtype)
@@ -113,13 +114,13 @@ class Sparse:
         return Thrift(step, step, _fewer(support), support)
 
     def propose(self, climb: Climb) -> Tensor:
-        ball, x, thrift = climb.task.ball, climb.task.x, climb.memory
-        gradient = ball.unblocked(climb.now.gradient, climb.delta, x)
+        around, thrift = climb.task.ball.around(climb.task.x), climb.memory
+        gradient = around.unblocked(climb.now.gradient, climb.delta)
         size = gradient.abs()
         least = sorted_rows(size).gather(1, size.shape[1] - thrift.count.unsqueeze(1))
         signs = torch.where(size >= least, gradient.sign(), 0.0)
         number = signs.abs().sum(1, keepdim=True).clamp(min=1.0)
-        return ball.project(climb.delta + thrift.step * signs / number, x)
+        return around.project(climb.delta + thrift.step * signs / number)
 
     def note(self, climb: Climb, now: Ascent) -> Thrift:
         thrift: Thrift = climb.memory

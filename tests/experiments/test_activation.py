@@ -8,9 +8,11 @@ import torch
 
 from extremal import measure
 from extremal.experiments import get
+from extremal.experiments.studies import activation as study
 from extremal.experiments.studies.activation import (
     ACTIVATIONS,
     LOSSES,
+    SHALLOW,
     ShiftedReLU,
     activation,
     squared_hinge,
@@ -23,11 +25,33 @@ def seen(**changes):
     return activation(BASE | changes, torch.Generator().manual_seed(0)).numbers
 
 
-def test_the_structured_attack_and_the_certificate_are_of_prelu_alone():
-    own, other = seen(), seen(activation="shifted relu")
-    assert (own["structured"], other["structured"]) == (1.0, 0.0)
-    assert own["certified_half_radius"] > 0.0
-    assert other["certified_half_radius"] == 0.0
+def test_the_structured_attack_and_the_certificate_are_of_prelu_and_relu_alone():
+    for own in (seen(), seen(activation="relu")):
+        assert own["structured"] == 1.0
+        assert own["certified_half_radius"] > 0.0
+    other = seen(activation="shifted relu")
+    assert other["structured"] == 0.0
+    assert other["certified_half_radius"] is None
+
+
+def test_all_activations_of_a_seed_meet_the_same_points(monkeypatch):
+    met = []
+
+    def keep(net, test, *rest):
+        met.append(test.x)
+        return {}
+
+    monkeypatch.setattr(study, "_robustness", keep)
+    for name in (*SHALLOW, *ACTIVATIONS):
+        seen(activation=name, steps=1)
+    assert len(met) == len(SHALLOW) + len(ACTIVATIONS)
+    assert all(torch.equal(points, met[0]) for points in met)
+
+
+def test_a_network_that_does_not_move_has_not_learned():
+    assert seen(activation="shifted relu", init_std=1e-3, radii=[0.5])["learned"] == 0.0
+    fitted = seen(activation="relu", attacked_points=50, radii=[0.0], steps=600, spread=0.05)
+    assert fitted["learned"] == 1.0
 
 
 def test_formulas():
@@ -37,7 +61,7 @@ def test_formulas():
     torch.testing.assert_close(squared_hinge(out, y), torch.tensor([0.25, 2.25, 0.0]))
 
 
-@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("name", [*SHALLOW, *ACTIVATIONS])
 def test_every_activation_is_trained(name):
     numbers = seen(activation=name, attacked_points=2, radii=[0.5], steps=200)
     start = seen(activation=name, attacked_points=2, radii=[0.5], steps=1)
@@ -45,7 +69,10 @@ def test_every_activation_is_trained(name):
 
 
 def test_a_training_that_diverges_is_an_outcome():
-    assert seen(activation="relu^3", lr=1e4, loss="exp")["diverged"] == 1.0
+    numbers = seen(activation="relu^3", lr=1e4, loss="exp")
+    assert (numbers["diverged"], numbers["learned"]) == (1.0, 0.0)
+    claims = get("open-questions/activation").claims
+    assert all(numbers.get(claim.value) is not None for claim in claims)  # a summary can be made
 
 
 @pytest.mark.parametrize(("name", "value"), [("activation", "maxout"), ("loss", "hinge")])

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from extremal import train
 from extremal.experiments import get
 from extremal.experiments.studies.algorithm import algorithm
 
@@ -34,6 +35,17 @@ def test_a_step_that_is_too_large_is_an_outcome():
     numbers = seen(algorithm="gd", lr=1e4, flow_time=1e6)
     assert numbers["diverged"] == 1.0
     assert "smaller lr" in numbers["reason"]
+    claims = get("open-questions/algorithm").claims
+    assert all(numbers.get(claim.value) is not None for claim in claims)  # a summary can be made
+
+
+def test_the_flow_is_that_of_the_samples(monkeypatch):
+    asked = []
+    flow = train.gradient_flow
+    keep = lambda *args, **given: asked.append(given["method"]) or flow(*args, **given)  # noqa: E731
+    monkeypatch.setattr(train, "gradient_flow", keep)
+    seen(algorithm="flow")
+    assert asked == ["general"]
 
 
 def test_an_unknown_algorithm_is_named():

@@ -6,6 +6,7 @@ import torch
 from extremal.data import Dataset
 from extremal.experiments import get
 from extremal.experiments.studies.depth import _data, depth, network
+from extremal.models import Gaussian, PReLUNet
 
 TRIALS = get("open-questions/depth").trials("smoke")
 BASE = dict(TRIALS[0].params)
@@ -17,13 +18,37 @@ def g(seed=0):
 
 def test_a_dense_twin_is_a_relu_network_without_hidden_biases():
     learn = Dataset(torch.rand(6, 5), torch.tensor([0, 1, 2, 0, 1, 2]))
-    net = network(BASE | {"p": 1.0, "layers": 3, "width": 4}, learn, g())
+    net = network(BASE | {"p": 1.0, "layers": 3, "width": 4, "normalize": False}, learn, g())
     x = torch.rand(7, 5)
     h = x
     for layer in net.layers:
         h = torch.relu(h @ layer.neurons.T)
     torch.testing.assert_close(net(x), h @ net.readout.weight.T + net.readout.bias)
     assert net(x).shape == (7, 3)
+
+
+def test_a_twin_may_be_normalised_and_may_start_small():
+    learn = Dataset(torch.rand(6, 5), torch.tensor([0, 1, 2, 0, 1, 2]))
+    given = BASE | {"p": 1.0, "layers": 2, "width": 4, "normalize": True, "init": 1e-3}
+    net = network(given, learn, g())
+    h = torch.relu(learn.x @ net.layers[0].neurons.T)
+    h = torch.relu(h / h.norm(dim=1, keepdim=True) @ net.layers[1].neurons.T)
+    torch.testing.assert_close(net.hidden(learn.x), h / h.norm(dim=1, keepdim=True))
+    assert 0.0 < float(net.layers[0].neurons.abs().max()) < 0.01
+
+
+def test_the_control_is_the_network_of_the_papers():
+    learn = Dataset(torch.rand(6, 5), torch.tensor([-1, 1, 1, -1, 1, -1]))
+    net = network(BASE | {"network": "shallow", "init": 1e-2, "width": 4}, learn, g())
+    drawn = PReLUNet(5, 4, BASE["p"], init=Gaussian(1e-2), generator=g())
+    assert torch.equal(net.neurons, drawn.neurons)
+    assert net.bias is None
+
+
+def test_longer_attacks_are_of_networks_whose_structure_is_not_known():
+    control = next(trial for trial in TRIALS if trial.params["network"] == "shallow")
+    assert "longer_share" not in depth(control.params, g()).numbers
+    assert 0.0 < depth(BASE, g()).numbers["longer_share"] <= 1.0
 
 
 def test_convolutions_double_their_channels():

@@ -5,6 +5,7 @@ The study behind `open-questions/algorithm`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,7 +24,7 @@ def algorithm(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
     One seed gives the same data and the same initial weights to all algorithms. `mean_cosine` is
     with the directions that theory predicts, weighted by contribution, and `distance` to the
-    classifier made of them. A training that diverges is an outcome, too.
+    classifier made of them. A training that diverges is an outcome, too, whose radii are null.
     """
     mixture = OrthonormalMixture(
         params["dim"], params["positive"], params["negative"], params["spread"]
@@ -35,7 +36,8 @@ def algorithm(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     try:
         found = _trained(net, data, params, generator)
     except train.DivergenceError as error:
-        return Outcome({"diverged": 1.0, "reason": str(error)})
+        unknown = dict.fromkeys(("half_radius", "mean_cosine", "distance", "loss"), math.nan)
+        return Outcome({"diverged": 1.0, "reason": str(error), **unknown})
     averages = torch.stack([mixture.average(1), mixture.average(-1)])
     few = params["p"] < 2
     reference = (
@@ -67,12 +69,13 @@ def _trained(
 ) -> train.Trajectory:
     """`flow_time` of the flow, of its discretisations as many steps as make that, of Adam `steps`.
 
-    A step of size lr with momentum m counts as lr / (1 - m).
+    The flow is that of the samples, which the others take steps of, and not of the mixture. A step
+    of size lr with momentum m counts as lr / (1 - m).
     """
     name, loss, until = params["algorithm"], params["loss"], params["flow_time"]
     _check.choice("algorithm", name, ALGORITHMS)
     if name == "flow":
-        return train.gradient_flow(net, data, loss=loss, until=until)
+        return train.gradient_flow(net, data, loss=loss, until=until, method="general")
     lr = params["lr"]
     if name == "adam":
         return train.adam(

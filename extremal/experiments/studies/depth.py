@@ -14,11 +14,12 @@ from torch import nn
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import evaluate
+from extremal.experiments.studies.longer import longer
 from extremal.experiments.studies.robust import area
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
-NETWORKS = ("dense", "conv")
+NETWORKS = ("shallow", "dense", "conv")
 SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
 
 
@@ -26,7 +27,8 @@ def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training by Adam, and the smallest radius that all attacks find for each test point.
 
     `robust_accuracy` is at `radius`, on the first `attacked_points`, in the problem's own units
-    (pixels in [0, 1] for images); `area` is its mean over the radii, `half_radius` the median.
+    (pixels in [0, 1] for images); `area` is its mean over the radii, `half_radius` the median. Of
+    networks whose structure attacks do not know, `longer_share` says what longer ones leave.
     """
     learn, test = _data(params, generator)
     net = network(params, learn, generator)
@@ -55,6 +57,7 @@ def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "train_accuracy": float(path.values["accuracy"][-1]),
             "loss": float(path.values["loss"][-1]),
             "warnings": [warning.name for warning in found.warnings],
+            **longer(net, seen, found, radii, params["longer_points"], generator),
         }
     )
 
@@ -62,9 +65,11 @@ def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generator) -> nn.Module:
     """A network of `layers` hidden layers of one width with the power p; 1 is a ReLU network.
 
-    "dense": `DeepPReLU`, whose layers' outputs are normalised for p > 1, with residual connections
-    where `residual`; for p = 1 an MLP without hidden biases. "conv": `ConvPReLU`, whose channels
-    double from layer to layer. Readouts have a bias.
+    "dense": `DeepPReLU`, its layers' outputs divided by their norms where `normalize`, with
+    residual connections where `residual`; for p = 1 without either an MLP without hidden biases.
+    "shallow": a `PReLUNet` of one hidden layer, which the papers are about. Both start as `init`
+    says: "default", or a standard deviation (`models.mlp`). "conv": `ConvPReLU`, whose channels
+    double from layer to layer. Readouts have a bias, but for "shallow".
     """
     _check.choice("network", params["network"], NETWORKS)
     p, layers, width = params["p"], params["layers"], params["width"]
@@ -73,14 +78,18 @@ def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generato
         channels = [width * 2**place for place in range(layers)]
         shape = SHAPES.get(params["problem"], (3, 32, 32))
         return models.ConvPReLU(shape, channels, p, outputs, generator=generator)
+    if params["network"] == "shallow":
+        start = models.Gaussian(params["init"])
+        return models.PReLUNet(learn.dim, width, p, outputs, init=start, generator=generator)
     return models.DeepPReLU(
         learn.dim,
         [width] * layers,
         p,
         outputs,
         residual=params["residual"],
-        normalize=p > 1.0,
+        normalize=params["normalize"],
         bias=True,
+        init=params["init"],
         generator=generator,
     )
 

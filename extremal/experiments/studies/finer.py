@@ -18,6 +18,7 @@ from extremal.data import Dataset
 from extremal.evaluate import Robustness, check_bracket, evaluate
 from extremal.experiments.studies.averaging import averaging
 from extremal.experiments.studies.depth import SHAPES
+from extremal.experiments.studies.longer import longer
 from extremal.experiments.studies.readings import certified_numbers, read
 from extremal.experiments.studies.robust import area
 from extremal.experiments.trial import Outcome
@@ -85,7 +86,9 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     radii = [float(radius) for radius in params["radii"]]
     few = binary.take(slice(params["attacked_points"]))
     tried = radii[:: params["attacked_every"]]
-    found = _attacked(reading, few, tried, params["effort"], generator)
+    found = evaluate(
+        reading, few, radii=tried, effort=params["effort"], certify=False, generator=generator
+    )
     attacked = found.curve(radii).attacked.tolist()
     return Outcome(
         {
@@ -96,38 +99,9 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "clean_accuracy": measure.accuracy(reading, binary),
             **_published(params, radii),
             **_certified(reading, few, found, params, generator),
-            **_longer(reading, few, found, params, generator),
+            **longer(reading, few, found, radii, params["longer_points"], generator),
         }
     )
-
-
-def _attacked(
-    net: nn.Module, few: Dataset, radii: list[float], effort: Any, generator: torch.Generator
-) -> Robustness:
-    return evaluate(net, few, radii=radii, effort=effort, certify=False, generator=generator)
-
-
-def _longer(
-    net: nn.Module,
-    few: Dataset,
-    found: Robustness,
-    params: Mapping[str, Any],
-    generator: torch.Generator,
-) -> dict[str, Any]:
-    """What 100 steps of each attack find on a few points, beside the radii already `found`.
-
-    "longer_share" is the sum of the smaller radii, none beyond the last of `radii`, as a share of
-    those found: 1 where the longer attacks gain nothing. Every third radius is looked at. Of deep
-    networks: `evaluate` has one number of steps for shallow ones.
-    """
-    count, radii = params["longer_points"], [float(radius) for radius in params["radii"]]
-    if count == 0 or models.is_shallow(net):
-        return {}
-    part = few.take(slice(count))
-    known = found.upper[: len(part)].clamp(max=radii[-1])
-    longer = _attacked(net, part, radii[1::3], "tight", generator).upper.minimum(known)
-    shorter = float(known.sum())
-    return {"longer_share": float(longer.sum()) / shorter if shorter > 0 else 1.0}
 
 
 def _certified(

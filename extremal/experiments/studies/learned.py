@@ -48,13 +48,15 @@ def learned(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     )
     losses = flow.values["loss"]
     few = test.take(slice(params["attacked_points"]))
-    found = both_sides(net, few, generator, params["certified_points"]).numbers([0.0])
+    both = both_sides(net, few, generator, params["certified_points"])
+    found = both.numbers([0.0])
     return Outcome(
         {
             **_directions(net, mixture),
             **_times(net, flow, until),
             **_predicted(params),
             "half_radius": found["half_radius"],
+            "half_radius_few": float(both.attacked[: len(both.certified)].median()),
             "half_radius_certified": found["half_radius_certified"],
             "bracket_gap": found["bracket_gap"],
             "test_accuracy": measure.accuracy(net, test),

@@ -60,7 +60,7 @@ def optimal(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     }
     if params["p"] > 2:
         numbers |= _bounds(mixture, params["p"], found.attacked, radii)
-    if params["p"] == params["trained_p"]:
+    if params["p"] == params["trained_p"] and params["spread"] <= params["trained_spread"]:
         numbers |= _trained(mixture, few, radii, params, generator)
     return Outcome(numbers)
 
@@ -122,7 +122,9 @@ def _trained(
     data = mixture.sample(params["train_points"], generator=generator)
     init = models.Gaussian(params["init_std"])
     net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
-    flow = train.gradient_flow(net, data, loss=params["loss"], until=params["flow_time"])
+    flow = train.gradient_flow(
+        net, data, loss=params["loss"], until=params["flow_time"], method=params["method"]
+    )
     reference = models.subclass_classifier(mixture, params["p"])
     found = measure.distance(net, reference, generator=generator)
     seen = Dataset(few.x.to(data.x.dtype), few.y, group=few.group, source=mixture)

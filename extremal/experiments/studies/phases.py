@@ -117,13 +117,14 @@ def _record(
 def _continued(
     net: models.PReLUNet, data: Dataset, mixture: OrthonormalMixture, params: Mapping[str, Any]
 ) -> train.Trajectory:
-    """The flow from where descent stopped to the last of the iterations `recorded`."""
+    """The samples' flow from where descent stopped to the last of the iterations `recorded`."""
     last = max(params["recorded"])
     return train.gradient_flow(
         net,
         data,
         loss=params["loss"],
         until=params["lr"] * (last - params["steps"]),
+        method="general",
         record=_record(mixture, params, params["steps"], last),
     )
 

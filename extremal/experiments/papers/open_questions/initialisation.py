@@ -53,6 +53,7 @@ def _line(title: str, ylabel: str, *y: str, log: Literal["x", "xy"] = "x") -> Li
         labels={
             **_LABELS,
             "half_radius": "attacked",
+            "half_radius_few": "attacked, the certified points",
             "half_radius_certified": "certified",
             "cosine_averages": "averages",
             "cosine_centers": "centres",
@@ -60,6 +61,7 @@ def _line(title: str, ylabel: str, *y: str, log: Literal["x", "xy"] = "x") -> Li
             "predicted_onset": "growth alone, by theory",
         },
         styles={
+            "half_radius_few": "dotted",
             "half_radius_certified": "dashed",
             "cosine_averages": "dashed",
             "predicted_onset": "dotted",
@@ -119,7 +121,13 @@ experiment = Experiment(
     axes=("p", "init_std"),
     columns=3,
     panels=(
-        _line("Robustness", "median l2 radius", "half_radius", "half_radius_certified"),
+        _line(
+            "Robustness",
+            "median l2 radius",
+            "half_radius",
+            "half_radius_few",
+            "half_radius_certified",
+        ),
         _line("Directions", "mean cosine with the nearest", "cosine_centers", "cosine_averages"),
         _line("Centres that nobody follows", "number", "missed_centers"),
         _line("Neurons that carry 99 %", "number", "dominant"),
