@@ -108,8 +108,8 @@ def holds(
 ) -> Tensor:
     """Whether each point of x (n, dim) provably keeps its class y within one `radius`, (n,) bool.
 
-    The same bounds as `certificate`'s, which looks for the largest radius: here each is tried at
-    `radius` alone, and in l2 none where a smaller attack is known, so that it costs much less. At
+    The same bounds as `certificate`'s, which looks for the largest radius: those in l2 are tried at
+    `radius` alone, and none where a smaller attack is known, so that they cost much less. At
     radius 0 it is whether a point is classified correctly. Deterministic.
     """
     radius = _check.number("radius", radius, minimum=0.0)
