@@ -71,7 +71,7 @@ def fetch(name: NameArgument, as_json: JsonOption = False) -> None:
     for part, told in parts.items():
         print(f"{name}, {part}: {told['points']} points of {told['dim']} values")
         print(f"  labels 0 to {len(told['labels']) - 1}: {' '.join(map(str, told['labels']))}")
-    places = _folders(name) or ["part of scikit-learn: no files of its own"]
+    places = [*map(str, _folders(name))] or ["part of scikit-learn: no files of its own"]
     print(*places, sep="\n")
 
 
