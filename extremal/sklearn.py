@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -54,7 +54,8 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     `p="auto"` trains one network for each of `powers` on four fifths of the data, takes the one
     whose certified accuracy at `radius` on the rest (200 points of it at most) is best, and trains
-    that p on all. Without a `radius` it is the median certified radius of the smallest power there.
+    that p on all. Without a `radius` it is the median attacked radius of the smallest power there.
+    Each point is certified at that radius alone, which costs less than its largest one.
     """
 
     def __init__(
@@ -138,17 +139,18 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         norm: str = "l2",
         *,
         certified: bool = False,
+        effort: Literal["fast", "tight"] = "tight",
     ) -> float:
         """The share of points whose label stays right within `radius`.
 
-        Under the strongest attack, so that the truth may be lower; `certified`: as proved, so that
-        it may be higher.
+        Under the strongest attack, so that the truth may be lower; `certified`: as proved with
+        `effort`, so that it may be higher.
         """
         test = self._labelled(X, y)
         radius = _check.number("radius", radius, minimum=0.0)
         if certified:
-            held = certify.radius(self.net_, test.x, test.y, norm=norm)
-            return float((held >= radius).double().mean()) if radius > 0 else self.score(X, y)
+            held = certify.holds(self.net_, test.x, test.y, radius, norm=norm, effort=effort)
+            return float(held.double().mean())
         found = attack.run(
             self.net_, test.x, test.y, norm=norm, radius=radius, generator=torch.Generator()
         )
@@ -180,17 +182,21 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> PReLUClassifier:
-        """Read a classifier that `save` wrote."""
+        """Read a classifier that `save` wrote; any other file is a ValueError."""
         net, note = load_noted(path)
-        told = json.loads(note) if note else {}
-        _check.require("classifier" in told, "path", "hold a classifier and not a network", path)
-        self = cls(**told["classifier"])
-        self.classes_ = np.array(told["classes"], dtype=told["dtype"])
+        rule = "hold a classifier that `save` wrote"
+        _check.require(isinstance(net, PReLUNet), "path", rule, path)
         assert isinstance(net, PReLUNet)
+        try:
+            told = json.loads(note)
+            self = cls(**told["classifier"])
+            self.classes_ = np.array(told["classes"], dtype=told["dtype"])
+            self.scale_, names = told["scale"], told["names"]
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"path must {rule}, got {path}") from None
         self.net_, self.p_, self.n_features_in_ = net, net.p, net.dim
-        self.scale_ = told["scale"]
-        if told["names"]:
-            self.feature_names_in_ = np.array(told["names"], dtype=object)
+        if names:
+            self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
     def _check_settings(self) -> None:
@@ -209,18 +215,16 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """The power whose certified accuracy on held-out points is best."""
         train, held = _split(data, _HELD_OUT, generator)
         held = held.take(slice(_JUDGED))
-        found: dict[float, Tensor] = {}
-        for power in sorted(self.powers):
-            net, _ = self._trained(train, float(power), generator)
-            found[float(power)] = certify.radius(net, held.x, held.y)
-        medians = [float(r[r > 0].median()) for r in found.values() if bool((r > 0).any())]
-        radius = self.radius if self.radius is not None else next(iter(medians), 0.0)
+        powers = sorted(map(float, self.powers))
+        nets = {power: self._trained(train, power, generator)[0] for power in powers}
+        radius = self.radius if self.radius is not None else _middle(nets.values(), held)
 
         def held_by(power: float) -> tuple[int, int]:
-            right = found[power] > 0
-            return int((right & (found[power] >= radius)).sum()), int(right.sum())
+            asked = (radius, 0.0)
+            first, right = (certify.holds(nets[power], held.x, held.y, each) for each in asked)
+            return int(first.sum()), int(right.sum())
 
-        return max(found, key=held_by)
+        return max(nets, key=held_by)
 
     def _trained(self, data: Dataset, p: float, generator: torch.Generator) -> tuple[PReLUNet, str]:
         """A network in the data's units, and how they were scaled."""
@@ -324,6 +328,16 @@ def _split(data: Dataset, share: float, generator: torch.Generator) -> tuple[Dat
     order = torch.randperm(len(data), generator=generator)
     count = min(max(1, round(share * len(data))), len(data) - 1)
     return data.take(order[count:]), data.take(order[:count])
+
+
+def _middle(nets: Iterable[PReLUNet], data: Dataset) -> float:
+    """The median attacked radius of the first network that is right anywhere; 0 without one."""
+    for net in nets:
+        broken = attack.shortest(net, data.x, data.y).radius
+        broken = broken[(broken > 0) & broken.isfinite()]
+        if len(broken) > 0:
+            return float(broken.median())
+    return 0.0
 
 
 def _labels(classes: Array) -> list[Any]:

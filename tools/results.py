@@ -50,7 +50,8 @@ def three_ways(path: Path) -> str:
     published = {row["quantity"]: row["published"] for row in summary["rows"]}
     panels = {panel["title"]: panel["series"] for panel in summary["panels"]}
     head = ["p = 1 2 3 4", "published", "APGD-CE", "strongest attack"]
-    head += ["official test set, strongest attack", "500 points of it, attacked", "certified"]
+    head += ["one network, 1000 random points of the official test set, strongest attack"]
+    head += ["500 of these points, attacked", "certified"]
     lines = [head, ["---", *["---:"] * (len(head) - 1)]]
     for norm in ("linf", "l2", "l1"):
         ours, official = (panels[f"{kind}, {norm}"] for kind in ("Robust accuracy", _OFFICIAL))

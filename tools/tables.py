@@ -29,9 +29,33 @@ def rendered(text: str) -> str:
     def costs(found: re.Match[str]) -> str:
         return f"<!-- costs: {found[1]} -->\n{_costs(ROOT / found[1])}<!-- end of costs -->"
 
+    def accuracies(found: re.Match[str]) -> str:
+        made = _accuracies([ROOT / path for path in found[1].split()])
+        return f"<!-- test accuracy: {found[1]} -->\n{made}<!-- end of test accuracy -->"
+
+    text = re.sub(
+        r"<!-- test accuracy: (.+?) -->\n.*?<!-- end of test accuracy -->",
+        accuracies,
+        text,
+        flags=re.S,
+    )
     text = re.sub(r"<!-- costs: (\S+) -->\n.*?<!-- end of costs -->", costs, text, flags=re.S)
     text = re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
     return re.sub(r"<!-- rows: (\S+) -->\n.*?<!-- end of rows -->", rows, text, flags=re.S)
+
+
+def _accuracies(paths: list[Path]) -> str:
+    """One row for each stored run: the mean over networks at the end of training, and the range."""
+    rows, head = [], [""]
+    for path in paths:
+        summary = load_summary(path)
+        panel = next(each for each in summary["panels"] if each["title"].startswith("Accuracy"))
+        tests = [each for each in panel["series"] if each["label"].startswith("test, ")]
+        ends = [[each[part][-1] for part in ("y", "low", "high")] for each in tests]
+        head = ["", *(each["label"].removeprefix("test, ") for each in tests)]
+        cells = [f"{mean:.4f} ({low:.4f} to {high:.4f})" for mean, low, high in ends]
+        rows.append([f"`{path.parent.name}`", *cells])
+    return _markdown(head, rows)
 
 
 def _costs(folder: Path) -> str:

@@ -1,5 +1,5 @@
 """Certificates: radii below which no attack exists."""
 
-from extremal.certify.radius import Certificate, certificate, radius
+from extremal.certify.radius import Certificate, certificate, holds, radius
 
-__all__ = ["Certificate", "certificate", "radius"]
+__all__ = ["Certificate", "certificate", "holds", "radius"]

@@ -123,6 +123,24 @@ def tight_radii(task: Task, upper: Tensor, lower: Tensor) -> Tensor:
     return found
 
 
+def held_radii(task: Task, upper: Tensor, radius: float, *, tight: bool) -> Tensor:
+    """`radius` where bounds certify it, else 0, (n,): linear ones, and parabolas where `tight`.
+
+    Nothing is tried where `upper` (n,), the attacked radius, is smaller.
+    """
+    asked = torch.full_like(upper, radius)
+    rows = torch.nonzero(asked < upper).squeeze(1)
+    if len(rows) == 0:
+        return torch.zeros_like(upper)
+    pairs, place, need = task.pairs(rows, asked[rows])
+    good = torch.zeros_like(upper, dtype=torch.bool)
+    good[rows] = _all(linear_bound(pairs, rest(pairs)) > need, place, len(rows))
+    rows = rows[~good[rows]]
+    if tight and len(rows) > 0:
+        good[rows] = _lacks(task, rows, asked[rows]) <= 0
+    return torch.where(good, asked, 0.0)
+
+
 def _lacks(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
     """What the bounds lack at the worst target, as a share of M's fall per radius; <= 0: none."""
     pairs, place, need = task.pairs(rows, radius)

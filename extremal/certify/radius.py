@@ -14,7 +14,7 @@ from extremal.attack import Ball, shortest
 from extremal.attack.ball import NORMS
 from extremal.attack.recheck import batches, check_points
 from extremal.certify.boxed import boxed_radii
-from extremal.certify.l2 import bisected_radii, l2_task, tight_radii
+from extremal.certify.l2 import bisected_radii, held_radii, l2_task, tight_radii
 from extremal.certify.lipschitz import lipschitz_radii
 from extremal.certify.reduced import FEW, StandIn, shared_out, stand_ins
 from extremal.data.dataset import Box
@@ -90,6 +90,46 @@ def certificate(
     points that are known to break the class in l2 without a box (`attack.minimal`'s x_adv), to save
     finding them. Deterministic.
     """
+    return _certificate(net, x, y, norm, box, effort, attacked, batch, progress)
+
+
+def holds(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    radius: float,
+    *,
+    norm: str = "l2",
+    box: Box | None = None,
+    effort: Literal["fast", "tight"] = "tight",
+    attacked: Tensor | None = None,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> Tensor:
+    """Whether each point of x (n, dim) provably keeps its class y within one `radius`, (n,) bool.
+
+    The same bounds as `certificate`'s, which looks for the largest radius: those in l2 are tried at
+    `radius` alone, and none where a smaller attack is known, so that they cost much less. At
+    radius 0 it is whether a point is classified correctly. Deterministic.
+    """
+    radius = _check.number("radius", radius, minimum=0.0)
+    found = _certificate(net, x, y, norm, box, effort, attacked, batch, progress, asked=radius)
+    return found.radius >= radius if radius > 0 else _margins(net, x, y) > 0
+
+
+def _certificate(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    norm: str,
+    box: Box | None,
+    effort: str,
+    attacked: Tensor | None,
+    batch: int,
+    progress: bool | Progress,
+    asked: float | None = None,
+) -> Certificate:
+    """Largest radii, or where one is `asked` for, radii that are as large where it holds."""
     y = check_points(net, x, y)
     _check.choice("norm", norm, NORMS)
     _check.choice("effort", effort, EFFORTS)
@@ -108,7 +148,7 @@ def certificate(
         radii = lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1])
         found.raise_to(torch.arange(len(x), device=x.device), radii, "lipschitz")
         return found.certificate(False)
-    work = _Work(net, x, y, ball, effort, attacked, found)
+    work = _Work(net, x, y, ball, effort, attacked, found, asked)
     with Bar("certify", len(x), progress) as bar:
         for at in batches(len(x), batch * (work.more if batch >= BATCH else 1)):
             work.certify(at)
@@ -154,10 +194,14 @@ class _Work:
         effort: str,
         attacked: Tensor | None,
         found: _Found,
+        asked: float | None,
     ) -> None:
         self._net, self._x, self._y, self._ball, self._found = net, x, y, ball, found
         self._attacked, self._tight = attacked, effort == "tight"
         self._networks = stand_ins(net)
+        # A ball in l2 that holds the one asked for, a little larger than rounding may make it.
+        wide = x.shape[1] ** 0.5 * (1.0 + 1e-12) if ball.norm == "linf" else 1.0
+        self._asked = None if asked is None else wide * asked
 
     @property
     def more(self) -> int:
@@ -220,6 +264,12 @@ class _Work:
 
         every = torch.arange(len(rows), device=rows.device)
         raise_to(every, clusters.radii(task.points, task.own, task.foreign, slack), "clustered")
+        if self._asked is not None:
+            left = torch.nonzero(lower < self._asked).squeeze(1)
+            if len(left) > 0:
+                some = task.take(left), upper[left]
+                raise_to(left, held_radii(*some, self._asked, tight=self._tight), "parabolas")
+            return
         if self._tight:
             raise_to(every, tight_radii(task, upper, lower), "parabolas")
         weak = torch.nonzero(lower < WEAK * upper).squeeze(1)

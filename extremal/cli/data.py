@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from typing import Annotated, Any
 
 import torch
@@ -13,6 +15,7 @@ from rich.table import Table
 
 from extremal import _check, data
 from extremal.data.fetch import cache_folder
+from extremal.data.sources import File
 from extremal.data.table import TABLE
 
 
@@ -62,35 +65,47 @@ def fetch(name: NameArgument, as_json: JsonOption = False) -> None:
     train, test = data.load(name, progress=sys.stderr.isatty())
     parts = {"train": _counted(train), "test": _counted(test)}
     if as_json:
-        print(json.dumps({"name": name, "path": _path(name), **parts}, indent=2))
+        folder = next(map(str, _folders(name)), None)
+        print(json.dumps({"name": name, "path": folder, **parts}, indent=2))
         return
     for part, told in parts.items():
         print(f"{name}, {part}: {told['points']} points of {told['dim']} values")
         print(f"  labels 0 to {len(told['labels']) - 1}: {' '.join(map(str, told['labels']))}")
-    print(_path(name) or "part of scikit-learn: no files of its own")
+    places = [*map(str, _folders(name))] or ["part of scikit-learn: no files of its own"]
+    print(*places, sep="\n")
 
 
 def path(name: NameArgument) -> None:
-    """Print the folder that holds a data set's fetched files.
+    """Print the folder that holds a data set's files: EXTREMAL_DATA/NAME or the cache's, or both.
 
     Example:  ls $(extremal data path mnist)
     """
     _check.choice("name", name, TABLE)
     _check.require(bool(TABLE[name].files), "name", "be a data set that has files", name)
     _check.require(_here(name), "name", f"be fetched first: extremal data fetch {name}", name)
-    print(_path(name))
+    print(*_folders(name), sep="\n")
 
 
 def _counted(part: data.Dataset) -> dict[str, Any]:
     return {"points": len(part), "dim": part.dim, "labels": torch.bincount(part.y).tolist()}
 
 
-def _path(name: str) -> str | None:
-    return str(cache_folder() / name) if TABLE[name].files else None
-
-
 def _here(name: str) -> bool:
-    """Whether all files are in the cache, as far as their names and sizes tell."""
-    folder = cache_folder() / name
-    paths = [(folder / file.name, file.size) for file in TABLE[name].files]
-    return all(path.is_file() and path.stat().st_size == size for path, size in paths)
+    """Whether all files are on this machine, as far as their names and sizes tell."""
+    return all(_place(name, file) is not None for file in TABLE[name].files)
+
+
+def _folders(name: str) -> list[Path]:
+    """The folders that the files are taken from, each once."""
+    places = [_place(name, file) for file in TABLE[name].files]
+    return list(dict.fromkeys(place for place in places if place is not None))
+
+
+def _place(name: str, file: File) -> Path | None:
+    """The first folder with a file, as `fetch` looks for it; a packed one is of any size."""
+    given = os.environ.get("EXTREMAL_DATA")
+    for parent in (*([Path(given)] if given else []), cache_folder()):
+        plain, packed = (parent / name / f"{file.name}{end}" for end in ("", ".gz"))
+        if plain.stat().st_size == file.size if plain.is_file() else packed.is_file():
+            return parent / name
+    return None

@@ -40,8 +40,8 @@ def fetch(
 
     Tried in order: the folder `name` below EXTREMAL_DATA, the one in the cache, the `sources`. Of
     each only good files are taken, and what a source gave is written to the cache, whole or not at
-    all, so that a spoilt or cut cached file is replaced. Where some file can't be had it is a
-    `DataError`.
+    all, so that a spoilt or cut cached file is replaced. Where some file can't be had, or the cache
+    can't be written, which is seen before any source is asked, it is a `DataError`.
     """
     stored = cache_folder(cache) / name
     bar = Bar(name, _megabytes(sum(file.size for file in files)), progress)
@@ -53,6 +53,7 @@ def fetch(
         search.reasons.append("EXTREMAL_DATA is not set")
     search.ask(Folder(stored, "cache"))
     if search.missing:
+        _check_writable(name, stored)
         with bar:
             for source in sources:
                 _ask_far(search, source, stored, bar)
@@ -88,6 +89,15 @@ class _Search:
         if faults:
             self.reasons.append(f"{source.title}: {', '.join(faults)}")
         return [name for name in self.found if name not in before]
+
+
+def _check_writable(name: str, folder: Path) -> None:
+    """Refuse a cache that can't keep what is to be downloaded."""
+    there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        kind = "may not be written" if there.is_dir() else "is not a folder"
+        told = f"the cache {folder} can't be written, since {there} {kind}"
+        raise DataError(f"cannot load {name}: {told}; EXTREMAL_CACHE names another one")
 
 
 def _ask_far(search: _Search, source: Source, stored: Path, bar: Bar) -> None:

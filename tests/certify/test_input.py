@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
 
-from extremal.certify import certificate, radius
+from extremal.certify import certificate, holds, radius
 from tests.certify.networks import Kind, make
 
 X, Y = torch.zeros(2, 3, dtype=torch.float64), torch.tensor([1, -1])
@@ -46,9 +48,15 @@ BAD = [
 def test_what_is_refused(net, change, message):
     given = {"x": X, "y": Y, **change}
     x, y = given.pop("x"), given.pop("y")
-    for call in (radius, certificate):
+    for call in (radius, certificate, partial(holds, radius=0.1)):
         with pytest.raises(ValueError, match=message):
             call(net, x, y, **given)
+
+
+@pytest.mark.parametrize("bad", [-0.1, float("nan"), float("inf"), "0.1", None])
+def test_a_radius_that_is_none_is_refused(net, bad):
+    with pytest.raises(ValueError, match="radius must be"):
+        holds(net, X, Y, bad)
 
 
 class Unknown(nn.Module):

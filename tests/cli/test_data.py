@@ -9,7 +9,7 @@ import pytest
 from extremal.data import images
 from extremal.data.idx import read_images
 from extremal.data.table import TABLE, Row
-from tests.data.fakes import CONTENTS, FILES, Fake
+from tests.data.fakes import CONTENTS, FILES, Fake, fill
 
 
 @pytest.fixture
@@ -63,6 +63,27 @@ def test_path_names_the_folder_once_it_is_filled(extremal, toy):
     assert err == "error: name must be fetched first: extremal data fetch toy, got toy\n"
     extremal("data", "fetch", "toy")
     assert extremal("data", "path", "toy")[1] == f"{toy}\n"
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_users_folder_is_known_too(extremal, toy, tmp_path, monkeypatch, packed):
+    mine = fill(tmp_path / "mine" / "toy", CONTENTS, packed=packed)
+    monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path / "mine"))
+    assert {row["name"]: row["here"] for row in _listed(extremal)}["toy"] is True
+    assert extremal("data", "path", "toy")[1] == f"{mine}\n"
+    assert extremal("data", "fetch", "toy")[1].splitlines()[-1] == str(mine)
+    assert not toy.exists()
+
+
+def test_what_the_users_folder_lacks_is_in_the_cache(extremal, toy, tmp_path, monkeypatch):
+    mine = fill(tmp_path / "mine" / "toy", CONTENTS)
+    (mine / FILES[1].name).unlink()
+    monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path / "mine"))
+    assert extremal("data", "path", "toy")[0] == 2
+    extremal("data", "fetch", "toy")
+    assert [path.name for path in toy.iterdir()] == [FILES[1].name]
+    assert extremal("data", "path", "toy")[1] == f"{mine}\n{toy}\n"
+    assert {row["name"]: row["here"] for row in _listed(extremal)}["toy"] is True
 
 
 def test_digits_have_no_files(extremal):

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -74,6 +75,15 @@ def tgz(contents: Mapping[str, bytes], *others: tarfile.TarInfo) -> bytes:
             packed.addfile(info, io.BytesIO(content))
         for info in others:
             packed.addfile(info)
+    return out.getvalue()
+
+
+def wheel(contents: Mapping[str, bytes]) -> bytes:
+    """A zip file of plain files, as a wheel is."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as packed:
+        for name, content in contents.items():
+            packed.writestr(name, content)
     return out.getvalue()
 
 

@@ -101,10 +101,22 @@ def test_what_one_source_gave_before_it_failed_is_kept(tmp_path):
     assert rest.asked == [NAMES[1:]]
 
 
-def test_a_cache_that_cannot_be_written_is_said(tmp_path):
+def test_a_cache_that_cannot_be_written_is_said_before_any_download(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match=r"cannot write .*file"):
-        fetch("toy", FILES, [Fake(CONTENTS)], cache=tmp_path / "file")
+    source = Fake(CONTENTS)
+    with pytest.raises(DataError, match=r"cannot load toy: the cache .*file is not a folder"):
+        fetch("toy", FILES, [source], cache=tmp_path / "file")
+    assert not source.asked
+
+
+def test_a_cache_of_another_user_is_said_before_any_download(tmp_path, monkeypatch):
+    monkeypatch.setattr("extremal.data.fetch.os.access", lambda *_: False)  # root may write all
+    source = Fake(CONTENTS)
+    with pytest.raises(DataError, match=rf"since {tmp_path} may not be written; EXTREMAL_CACHE"):
+        fetch("toy", FILES, [source], cache=tmp_path)
+    assert not source.asked
+    fill(tmp_path / "toy", CONTENTS)
+    assert fetch("toy", FILES, [source], cache=tmp_path) == CONTENTS  # it need not be written
 
 
 def test_where_the_cache_is(tmp_path, monkeypatch):

