@@ -155,14 +155,14 @@ def walk(
     for step in range(steps + 1):
         if len(rows) == 0:
             return
-        point = task.x[rows] + delta
-        out, slope = task.form.powers(point)
+        at = task.form.preparation.at(task.x[rows] + delta)
+        out, slope = task.form.powers(at)
         own = task.own[rows]
         best.note(rows, best_gap(out, own), delta)
         if step == steps:
             return
         weight = pair_weights(task, out, own, targets)
-        gradient = task.form.gradient(point, slope, weight)
+        gradient = task.form.gradient(at, slope, weight)
         ball = task.ball.take(rows)
         new = ball.linear_maximum(torch.nan_to_num(gradient), task.x[rows])
         little = (settled * ball.radii(new)).to(new.dtype).unsqueeze(1)
@@ -181,11 +181,12 @@ def pair_weights(task: Problem, out: Tensor, own: Tensor, targets: Tensor | None
 def _ranked(task: Problem, rows: Tensor) -> Tensor:
     """Foreign outputs by their margin after the best linear step, (n, C); own ones are -1."""
     point, own, ball = task.x[rows], task.own[rows], task.ball.take(rows)
-    out, slope = task.form.powers(point)
+    at = task.form.preparation.at(point)
+    out, slope = task.form.powers(at)
     left = torch.full_like(out, torch.inf)
     for target in range(out.shape[1]):
         toward = torch.full_like(rows, target)
-        gradient = task.form.gradient(point, slope, pair_weights(task, out, own, toward))
+        gradient = task.form.gradient(at, slope, pair_weights(task, out, own, toward))
         gain = (gradient * ball.linear_maximum(torch.nan_to_num(gradient), point)).sum(1)
         left[:, target] = -out[:, target] - gain
     left = left.masked_fill(own, torch.inf)
@@ -202,18 +203,19 @@ def directed_starts(task: Problem, count: int = NEURONS) -> Iterator[Tensor]:
     foreign weight less its own one.
     """
     form, point = task.form, task.x
-    out, slope = form.powers(point)
+    at = form.preparation.at(point)
+    out, slope = form.powers(at)
     mine = out.masked_fill(~task.own, -torch.inf).argmax(1)
     kinds, kind = task.own.unique(dim=0, return_inverse=True)
     foreign = torch.stack([form.weights[~own].amax(0) for own in kinds])
     weight = foreign[kind] - form.weights[mine]
     reach = task.ball.radii(point).to(point.dtype).unsqueeze(1)
-    gain = weight * torch.relu(form.active(point) + reach) ** form.p
+    gain = weight * torch.relu(form.active(at) + reach) ** form.p
     chosen = gain.topk(min(count, gain.shape[1]), dim=1).indices
-    down = _unit(form.gradient(point, slope, form.weights[mine]))
+    down = _unit(form.gradient(at, slope, form.weights[mine]))
     every = gain.clamp(min=0.0) ** (1.0 / form.p) @ form.directions
     for toward in (every, *(form.directions[neuron] for neuron in chosen.T)):
-        up = _unit(form.preparation.pull_back(point, toward))
+        up = _unit(form.preparation.pull_back(at, toward))
         yield task.ball.linear_maximum(torch.nan_to_num(up - down), point)
         if task.ball.norm == "l1":  # which spends all on a few coordinates, be they up or down
             yield task.ball.linear_maximum(torch.nan_to_num(up), point)

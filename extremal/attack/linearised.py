@@ -54,9 +54,10 @@ def step(
 ) -> tuple[Tensor, Tensor]:
     """One linearised step of (point, target) pairs; what was met on the way is noted."""
     x, own = task.x[row], task.own[row]
-    out, slope = task.form.powers(x + delta)
+    at = task.form.preparation.at(x + delta)
+    out, slope = task.form.powers(at)
     best.note(row, best_gap(out, own), delta)
-    gradient = task.form.gradient(x + delta, slope, pair_weights(task, out, own, target))
+    gradient = task.form.gradient(at, slope, pair_weights(task, out, own, target))
     if memory is not None:
         gradient = MOMENTUM * memory + (1.0 - MOMENTUM) * gradient
     need = _short(out, own, target) - 2.0 * best.enough[row] + (gradient * delta).sum(1)
@@ -81,8 +82,9 @@ def tightened(searched: Problem, fine: Problem, delta: Tensor) -> Tensor:
     form, x, own = searched.form, searched.x, searched.own
     share = max(JUST, ROUNDINGS * torch.finfo(delta.dtype).eps)
     best = Shortest.nothing(fine, -share * form.margins(x, own).abs())
-    out, slope = form.powers(x + delta)
-    gradient = form.gradient(x + delta, slope, pair_weights(searched, out, own, None))
+    at = form.preparation.at(x + delta)
+    out, slope = form.powers(at)
+    gradient = form.gradient(at, slope, pair_weights(searched, out, own, None))
     gradient, delta = searched.lift(gradient), searched.lift(delta)
     rows, moved = torch.arange(len(x), device=x.device), delta
     value = fine.form.margins(fine.x + moved, fine.own)

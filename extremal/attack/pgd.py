@@ -208,11 +208,12 @@ def _look(form: Shallow) -> Look:
     """Margins and their gradients, from points and the mask of their own outputs."""
 
     def look(x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        out, slope = form.powers(x)
+        at = form.preparation.at(x)
+        out, slope = form.powers(at)
         mine = out.masked_fill(~own, -torch.inf).argmax(1)
         other = out.masked_fill(own, -torch.inf).argmax(1)
         weight = form.weights[mine] - form.weights[other]
-        return best_gap(out, own), form.gradient(x, slope, weight)
+        return best_gap(out, own), form.gradient(at, slope, weight)
 
     return look
 

@@ -144,8 +144,9 @@ def _silence(task: Problem, best: Shortest, rows: Tensor) -> None:
     x, own = task.x[rows], task.own[rows]
     delta, bounds = torch.zeros_like(x), task.ball.bounds(x)
     for _ in range(SILENCE):
-        out, slope = task.form.powers(x + delta)
-        gradient = task.form.gradient(x + delta, slope, pair_weights(task, out, own, None))
+        at = task.form.preparation.at(x + delta)
+        out, slope = task.form.powers(at)
+        gradient = task.form.gradient(at, slope, pair_weights(task, out, own, None))
         need = BEYOND * task.form.p * best_gap(out, own) + (gradient * delta).sum(1)
         delta = torch.nan_to_num(nearest(gradient, need, best.norm, bounds))
         note(task, best, rows, delta)

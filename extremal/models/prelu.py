@@ -14,7 +14,7 @@ from extremal import _check
 from extremal.models.initial import Gaussian, Initialisation
 from extremal.models.inputs import Inputs, Rows
 from extremal.models.power import relu_power, relu_power_with_slope
-from extremal.models.preparation import Preparation
+from extremal.models.preparation import Preparation, Prepared
 
 if TYPE_CHECKING:
     from extremal.models.effective import Reduction
@@ -105,7 +105,7 @@ class PReLUNet(nn.Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """The post-activations relu(<z, w_j> + b_j)^p / ||w_j||^(p-1), (n, width)."""
-        z = self._prepared(x)
+        z = self._prepared(x).z
         directions, norms, offsets = self._polar()
         power = relu_power(nn.functional.linear(z, directions, offsets), self.p)
         return power if self.p == 1.0 else norms * power
@@ -121,13 +121,14 @@ class PReLUNet(nn.Module):
         """
         with torch.no_grad():
             directions, norms, offsets = self._polar()
-            s = nn.functional.linear(self._prepared(x), directions, offsets)  # (n, width)
+            at = self._prepared(x)
+            s = nn.functional.linear(at.z, directions, offsets)  # (n, width)
             power, slope = relu_power_with_slope(s, self.p)
             out = self._read(power, norms)
             if callable(cotangent):
                 cotangent = cotangent(out.squeeze(-1) if self.outputs == 1 else out)
             weight = (cotangent.reshape(len(x), -1) @ self.votes) * norms * slope
-            grad = self.preparation.pull_back(x, weight @ directions)
+            grad = self.preparation.pull_back(at, weight @ directions)
         return out, grad
 
     def parameter_gradient(
@@ -143,7 +144,7 @@ class PReLUNet(nn.Module):
         """
         with torch.no_grad():
             directions, norms, offsets = self._polar()
-            z = x if isinstance(x, Inputs) else Rows(self._prepared(x))
+            z = x if isinstance(x, Inputs) else Rows(self._prepared(x).z)
             power, slope = relu_power_with_slope(z.inner(directions, offsets), self.p)
             out = self._read(power, norms)
             out = out.squeeze(-1) if self.outputs == 1 else out
@@ -198,14 +199,14 @@ class PReLUNet(nn.Module):
         self.preparation = self.preparation.map(fn)
         return self
 
-    def _prepared(self, x: Tensor) -> Tensor:
+    def _prepared(self, x: Tensor) -> Prepared:
         rule = f"be a tensor of shape (n, {self.dim})"
         _check.instance("x", x, Tensor, rule)
         good = x.ndim == 2 and x.shape[1] == self.dim
         _check.require(good, "x", rule, f"shape {tuple(x.shape)}")
         kind = self.neurons.dtype
         _check.require(x.dtype == kind, "x", f"have the network's dtype {kind}", str(x.dtype))
-        return self.preparation(x)
+        return self.preparation.at(x)
 
     def _polar(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Directions (width, dim), norms (width,) and offsets (width,) or None of f's inner form.

@@ -78,18 +78,22 @@ class Preparation:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Prepared inputs, (n, dim)."""
+        return self.at(x).z
+
+    def at(self, x: Tensor) -> Prepared:
+        """Prepared inputs, with what `pull_back` needs to know of them."""
         z = self.residue(x)
         if self.normalize == 0.0:
-            return z
-        shrunk, largest, length = _polar(z)
+            return Prepared(z, None)
+        polar = shrunk, largest, length = _polar(z)
         out = shrunk * (length**-self.normalize * largest ** (1.0 - self.normalize))
-        return torch.where(largest > 0, out, 0.0)
+        return Prepared(torch.where(largest > 0, out, 0.0), polar)
 
-    def pull_back(self, x: Tensor, cotangent: Tensor) -> Tensor:
-        """The gradient at x of <cotangent, prepared(x)>, (n, dim); zero at the centre."""
+    def pull_back(self, at: Prepared, cotangent: Tensor) -> Tensor:
+        """The gradient in x of <cotangent, prepared(x)>, (n, dim); zero at the centre."""
         grad = cotangent
-        if self.normalize > 0.0:
-            shrunk, largest, length = _polar(self.residue(x))
+        if at.polar is not None:
+            shrunk, largest, length = at.polar
             toward = shrunk / length
             along = self.normalize * (toward * grad).sum(-1, keepdim=True)
             grad = (grad - along * toward) * (largest * length) ** -self.normalize
@@ -113,6 +117,14 @@ class Preparation:
         scale = self.scale
         widest = float(scale.max()) if isinstance(scale, Tensor) else float(scale)
         return float((widest * (offset + radius)) ** (1.0 - self.normalize))
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Inputs as a preparation leaves them; where it normalises, with the parts of `_polar`."""
+
+    z: Tensor  # (n, dim)
+    polar: tuple[Tensor, Tensor, Tensor] | None
 
 
 def _polar(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:

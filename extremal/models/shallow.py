@@ -11,7 +11,7 @@ from extremal.models.effective import polar
 from extremal.models.grouped import Grouped
 from extremal.models.power import relu_power, relu_power_with_slope
 from extremal.models.prelu import PReLUNet
-from extremal.models.preparation import Preparation
+from extremal.models.preparation import Preparation, Prepared
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,13 +69,13 @@ class Shallow:
         """Which outputs are each point's own, (n, C) bool."""
         return self.groups == self.classes(y).unsqueeze(1)
 
-    def active(self, x: Tensor) -> Tensor:
-        """The pre-activations s_j = <z, u_j> + offset_j, (n, h)."""
-        return nn.functional.linear(self.preparation(x), self.directions, self.offsets)
+    def active(self, at: Prepared) -> Tensor:
+        """The pre-activations s_j = <z, u_j> + offset_j, (n, h), of `preparation.at(x)`."""
+        return nn.functional.linear(at.z, self.directions, self.offsets)
 
     def outputs(self, x: Tensor) -> Tensor:
         """(n, C)."""
-        return self.read(relu_power(self.active(x), self.p))
+        return self.read(relu_power(self.active(self.preparation.at(x)), self.p))
 
     def read(self, power: Tensor) -> Tensor:
         """The outputs (n, C) that post-activations relu(s)^p (n, h) give."""
@@ -85,14 +85,14 @@ class Shallow:
         """Best own output minus best foreign one, (n,), for the mask `own` (n, C)."""
         return best_gap(self.outputs(x), own)
 
-    def powers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The outputs (n, C), and the slopes p relu(s_j)^(p-1), (n, h)."""
-        power, slope = relu_power_with_slope(self.active(x), self.p)
+    def powers(self, at: Prepared) -> tuple[Tensor, Tensor]:
+        """The outputs (n, C), and the slopes p relu(s_j)^(p-1), (n, h), of `preparation.at(x)`."""
+        power, slope = relu_power_with_slope(self.active(at), self.p)
         return self.read(power), slope
 
-    def gradient(self, x: Tensor, slope: Tensor, weight: Tensor) -> Tensor:
-        """The gradient in x of sum_j weight_j relu(s_j)^p, (n, dim), from slopes at x."""
-        return self.preparation.pull_back(x, (weight * slope) @ self.directions)
+    def gradient(self, at: Prepared, slope: Tensor, weight: Tensor) -> Tensor:
+        """The gradient in x of sum_j weight_j relu(s_j)^p, (n, dim), from slopes there."""
+        return self.preparation.pull_back(at, (weight * slope) @ self.directions)
 
 
 def is_shallow(net: nn.Module) -> bool:

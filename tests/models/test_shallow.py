@@ -40,11 +40,12 @@ def test_gradients_are_the_networks(p, generator):
         x = points_off_kinks(net, 10, generator)
         form, y = shallow(net), labels_for(net, x, generator)
         own = form.own(y)
-        out, slope = form.powers(x)
+        at = form.preparation.at(x)
+        out, slope = form.powers(at)
         torch.testing.assert_close(out, form.outputs(x), rtol=1e-12, atol=1e-12)
         mine = out.masked_fill(~own, -torch.inf).argmax(1)
         rival = out.masked_fill(own, -torch.inf).argmax(1)
-        found = form.gradient(x, slope, form.weights[mine] - form.weights[rival])
+        found = form.gradient(at, slope, form.weights[mine] - form.weights[rival])
         torch.testing.assert_close(found, margin_gradient(net, x, y)[1], rtol=1e-9, atol=1e-10)
 
 
@@ -60,10 +61,11 @@ def test_grouped_networks(signed, generator):
         own = form.own(y)
         value = margin(net, x, y).detach()
         torch.testing.assert_close(form.margins(x, own), value, rtol=1e-10, atol=1e-11)
-        out, slope = form.powers(x)
+        at = form.preparation.at(x)
+        out, slope = form.powers(at)
         mine = out.masked_fill(~own, -torch.inf).argmax(1)
         rival = out.masked_fill(own, -torch.inf).argmax(1)
-        found = form.gradient(x, slope, form.weights[mine] - form.weights[rival])
+        found = form.gradient(at, slope, form.weights[mine] - form.weights[rival])
         torch.testing.assert_close(found, margin_gradient(net, x, y)[1], rtol=1e-9, atol=1e-10)
 
 
