@@ -21,7 +21,7 @@ SCALES: tuple[Scale, ...] = ("smoke", "quick", "paper")
 MARKS = {
     "S": "stated in the source",
     "A": "found in the authors' published code or result files",
-    "O": "ours, where no source says",
+    "O": "ours, or from where the note says",
 }
 """What the marks of settings mean."""
 Settings = Mapping[str, Any]

@@ -158,7 +158,7 @@ def make_summary() -> dict[str, Any]:
         "marks": {
             "S": "stated in the source",
             "A": "found in the authors' published code or result files",
-            "O": "ours, where no source says",
+            "O": "ours, or from where the note says",
         },
         "rows": [
             _row("radius at which p = 1 falls to one half", 0.3162, 0.3301, 0.32, 0.34, 0.05, True),
