@@ -34,7 +34,7 @@ def test_a_twin_may_be_normalised_and_may_start_small():
     h = torch.relu(learn.x @ net.layers[0].neurons.T)
     h = torch.relu(h / h.norm(dim=1, keepdim=True) @ net.layers[1].neurons.T)
     torch.testing.assert_close(net.hidden(learn.x), h / h.norm(dim=1, keepdim=True))
-    assert 0.0 < float(net.layers[0].neurons.abs().max()) < 0.01
+    assert 0.0 < float(net.layers[0].neurons.detach().abs().max()) < 0.01
 
 
 def test_the_control_is_the_network_of_the_papers():

@@ -9,7 +9,6 @@ _STEPS = {"lr": 0.2, "batch": 100, "momentum": 0.0}  # of Min & Vidal 2024
 _LARGE = {"dim": 1000, "width": 2000, "train_points": 20_000}
 _RUNS: list[dict[str, Any]] = [
     {"run": "flow", "algorithm": "flow"},
-    {"run": "gd 0.2", "algorithm": "gd"},
     {"run": "gd 1", "algorithm": "gd", "lr": 1.0},
     {"run": "sgd 0.2, 100", "algorithm": "sgd"},
     {"run": "sgd 0.2, 10", "algorithm": "sgd", "batch": 10},
