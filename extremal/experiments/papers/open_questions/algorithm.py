@@ -16,8 +16,8 @@ _RUNS: list[dict[str, Any]] = [
     {"run": "sgd 1, 10", "algorithm": "sgd", "lr": 1.0, "batch": 10},
     {"run": "momentum 0.9", "algorithm": "sgd", "lr": 0.02, "momentum": 0.9},
     {"run": "momentum 0.99", "algorithm": "sgd", "lr": 0.002, "momentum": 0.99},
-    {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3},
-    {"run": "adam 1e-5", "algorithm": "adam", "lr": 1e-5},
+    {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3, **_COSTLY},
+    {"run": "adam 1e-5", "algorithm": "adam", "lr": 1e-5, **_COSTLY},
 ]
 _QUICK = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
 _LARGE_RUN = "sgd, paper's size"
