@@ -69,7 +69,7 @@ experiment = Experiment(
         "attacked_points": Setting(200, "O", "the first test points"),
         "attack_steps": Setting(50, "O", "of APGD-CE, before the strongest attack"),
         "certified_points": Setting(50, "O", "the first of them"),
-        "seeds": Setting(3, "O"),
+        "seeds": Setting(5, "O"),
     },
     quick={
         "dataset": ["digits"],
