@@ -55,9 +55,18 @@ class Clusters:
         Without noise no classifier keeps every centre's class at a larger l2 radius, and the
         nearest centre's class has it.
         """
+        return float(self.separations.min())
+
+    @property
+    def separations(self) -> Tensor:
+        """Half the distance (K,) of each centre to the nearest one of another class.
+
+        Each centre keeps its class up to this l2 radius if points get the nearest centre's.
+        """
         apart = self.labels.unsqueeze(0) != self.labels.unsqueeze(1)
         _check.require(bool(apart.any()), "labels", "name at least two classes", self.labels[0])
-        return 0.5 * float(torch.cdist(self.centers, self.centers)[apart].min())
+        distances = torch.cdist(self.centers, self.centers)
+        return 0.5 * distances.masked_fill(~apart, torch.inf).amin(1)
 
     def sample(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32

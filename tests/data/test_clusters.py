@@ -45,6 +45,13 @@ def test_separation_is_half_the_least_distance_of_two_classes():
     assert OrthonormalMixture(9, 2, 2, 0.1).separation == pytest.approx(math.sqrt(0.5))
 
 
+def test_separations_are_those_of_each_centre_from_the_other_class():
+    source = Clusters(
+        torch.tensor([[0.0, 0.0], [2.0, 0.0], [9.0, 0.0]]), torch.tensor([1, 1, -1]), 0.0
+    )
+    assert source.separations.tolist() == [4.5, 3.5, 3.5]
+
+
 @pytest.mark.parametrize("cosine", [-0.25, 0.0, 0.3, 1.0])
 def test_correlated_centres_have_that_inner_product(cosine):
     centers = correlated_centers(8, 5, cosine)

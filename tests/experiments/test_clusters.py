@@ -39,10 +39,20 @@ def test_an_unknown_kind_is_named():
 def test_numbers_of_a_trial_belong_together():
     trial = get("open-questions/correlation").trials("smoke")[1]
     numbers = clusters(trial.params, torch.Generator().manual_seed(0)).numbers
-    assert numbers["half_radius_share"] * numbers["separation"] == numbers["half_radius"]
+    assert numbers["half_radius_share"] == pytest.approx(
+        numbers["half_radius"] / numbers["separation"]
+    )  # all centres of a simplex have one distance to the next
     assert numbers["worst_radius"] <= numbers["half_radius"]
+    assert numbers["worst_radius_share"] <= numbers["half_radius_share"]
     assert numbers["worst_accuracy"] <= numbers["clean_accuracy"]
     assert numbers["robust_accuracy"][0] == pytest.approx(numbers["clean_accuracy"])
+
+
+def test_shares_are_of_each_cluster_s_own_distance():
+    trials = get("open-questions/correlation").trials("smoke")
+    params = next(trial.params for trial in trials if trial.params["kind"] == "rank")
+    numbers = clusters(params, torch.Generator().manual_seed(0)).numbers
+    assert 0.0 < numbers["half_radius_share"] < numbers["half_radius"] / numbers["separation"]
 
 
 def test_centring_takes_the_common_vector_away():

@@ -24,9 +24,10 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow on such clusters, and each test point's radius from both sides.
 
     With `centred` points are taken relative to the training points' mean, as images are in Min &
-    Vidal 2024. Test points come from all clusters alike. `half_radius_share` is the median attacked
-    radius over half the distance of the nearest two centres of different classes, the best that any
-    classifier could have without noise; "worst" numbers are of the cluster that fares worst.
+    Vidal 2024. Test points come from all clusters alike. `half_radius_share` is the median over
+    points of the attacked radius over half the distance of the point's centre to the nearest one of
+    the other class, which is 1 for the nearest centre's class without noise; "worst" numbers are of
+    the cluster that fares worst.
     """
     source = made(params, generator)
     init = models.Gaussian(params["init_std"])
@@ -42,6 +43,8 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     radii = list(params["radii"])
     numbers = found.numbers(radii)
     right = measure.correct(net, test).double()
+    assert test.group is not None
+    shares = found.attacked / source.separations[test.group]
     return Outcome(
         {
             **numbers,
@@ -51,7 +54,8 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "worst_accuracy": _worst(right, test, torch.mean),
             "worst_radius": _worst(found.attacked, test, torch.median),
             "separation": source.separation,
-            "half_radius_share": numbers["half_radius"] / source.separation,
+            "half_radius_share": float(shares.median()),
+            "worst_radius_share": _worst(shares, test, torch.median),
             "unfollowed": len(measure.following(net, source.centers - mean).unfollowed),
         }
     )

@@ -29,27 +29,29 @@ def _panel(kind: str, title: str, *, log: bool, centred: bool = False) -> Line:
     return Line(
         title,
         "level",
-        ("half_radius_share",),
+        ("half_radius_share", "worst_radius_share"),
         _AXIS[kind],
-        "radius / half the distance of classes",
+        "radius / half the distance",
         by="p",
         where={"kind": kind, "centred": centred},
+        labels={"half_radius_share": "all points", "worst_radius_share": "worst cluster"},
+        styles={"worst_radius_share": "dashed"},
         log="x" if log else "",
     )
 
 
-def _above(kind: str, level: float, *, centred: bool = False) -> Claim:
-    """p = 3 is more robust than p = 1 there, by the mean of medians."""
+def _over(kind: str, level: float, *, centred: bool = False, worst: bool = False) -> Claim:
+    """p = 3 is more robust than p = 1 there, in every seed."""
     case = {"kind": kind, "level": level, "centred": centred}
-    quantity = f"p = 3 above p = 1: {_AXIS[kind]} {level:g}{', centred' if centred else ''}"
+    words = f"{_AXIS[kind]} {level:g}{', centred' if centred else ''}"
     return Claim(
-        quantity,
-        "half_radius",
+        f"p = 3 over p = 1: {words}{', worst cluster' if worst else ''}",
+        "worst_radius_share" if worst else "half_radius_share",
         {"p": 1.0} | case,
         0.0,
         _SOURCE,
         {"p": 3.0} | case,
-        rule="above",
+        rule="over",
         scales=("paper",),
     )
 
@@ -120,16 +122,21 @@ experiment = Experiment(
             "Theorem 1: sqrt(2)/2",
             {"p": 3.0} | _BASE,
         ),
-        *(_above("cosine", level) for level in (0.0, 0.1, 0.2, 0.4)),
-        *(_above("cosine", level, centred=True) for level in (0.2, 0.4)),
-        *(_above("rank", level) for level in (5, 10, 30)),
-        *(_above("imbalance", level) for level in (10.0, 100.0)),
-        *(_above("spread", level) for level in (4.0, 16.0)),
+        *(_over("cosine", level) for level in (0.0, 0.1, 0.2, 0.4)),
+        *(_over("cosine", level, centred=True) for level in (0.2, 0.4)),
+        *(_over("rank", level) for level in (5, 10, 30)),
+        *(_over("imbalance", level) for level in (10.0, 100.0)),
+        *(_over("spread", level) for level in (4.0, 16.0)),
+        *(_over(kind, _LEVELS[kind][-1], worst=True) for kind in ("imbalance", "spread")),
+        *(_over("rank", level, worst=True) for level in (5, 10, 30)),
     ),
+    version=2,
     notes=(
-        "Radii are medians over test points, relative to half the distance of the nearest two "
-        "centres of different classes. In rows 'p = 3 above p = 1' the published column is the "
-        "radius of p = 1: a row that differs is a case in which the cure does not work. Centres of "
-        "one cosine are a simplex and a common vector, which centring takes away."
+        "Radii are medians over test points, each relative to half the distance of its centre to "
+        "the nearest one of the other class; beside the median of all points is that of the "
+        "cluster that fares worst. In rows 'p = 3 over p = 1', which hold in every seed or differ, "
+        "the published column is the mean of p = 1: a row that differs is a case in which the cure "
+        "does not always work. Centres of one cosine are a simplex and a common vector, which "
+        "centring takes away."
     ),
 )
