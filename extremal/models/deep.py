@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from numbers import Real
-from typing import Literal, cast
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,7 @@ from extremal import _check
 from extremal.models.power import relu_power
 
 Start = float | Literal["default"]
+Division = Literal["none", "input", "output"]
 
 ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
     "relu": nn.ReLU,
@@ -136,9 +137,12 @@ class PReLULayer(nn.Module):
 class DeepPReLU(nn.Module):
     """pReLU layers of the given widths, then a linear readout: (n,), or (n, outputs) for several.
 
-    h_0 = x, g_l = layer_l(h_(l-1)), h_l = g_l, f = readout(h_L). With `normalize` g_l is divided by
-    its l2 norm (zero stays zero); with `residual` h_l = g_l + h_(l-1) where the two have one width,
-    after that division. `bias` is the readout's: hidden neurons have none. `init` is as in `mlp`.
+    h_0 = x, g_l = layer_l(h_(l-1)), h_l = g_l, f = readout(h_L). Each layer raises its input's size
+    to the power p, unless `normalize` divides g_l: by ||h_(l-1)||^(p-1) for "input", so that layers
+    are 1-homogeneous as those of a ReLU network are (the division that the code of Min & Vidal 2024
+    has for images); by its own norm ||g_l|| for "output". Zero stays zero. With `residual`
+    h_l = g_l + h_(l-1) where the two have one width, after that division. `bias` is the readout's:
+    hidden neurons have none. `init` is as in `mlp`.
 
     One layer without either is a `PReLUNet`, and with a number s for `init` the one that
     Gaussian(s) draws.
@@ -152,7 +156,7 @@ class DeepPReLU(nn.Module):
         outputs: int = 1,
         *,
         residual: bool = False,
-        normalize: bool = False,
+        normalize: Division = "none",
         bias: bool = False,
         init: Start = "default",
         dtype: torch.dtype = torch.float32,
@@ -165,6 +169,7 @@ class DeepPReLU(nn.Module):
         self.widths = tuple(sizes[1:])
         self.p = _check.number("p", p, minimum=1.0)
         self.outputs = _check.integer("outputs", outputs, minimum=1)
+        _check.choice("normalize", normalize, get_args(Division))
         self.residual, self.normalize = residual, normalize
         _check_draw(init, dtype, generator)
         self.layers = nn.ModuleList(
@@ -175,7 +180,7 @@ class DeepPReLU(nn.Module):
 
     def extra_repr(self) -> str:
         """What the layers do not say, for print()."""
-        return f"residual={self.residual}, normalize={self.normalize}"
+        return f"residual={self.residual}, normalize={self.normalize!r}"
 
     def forward(self, x: Tensor) -> Tensor:
         """f(x): (n,) where outputs == 1, else (n, outputs)."""
@@ -186,11 +191,17 @@ class DeepPReLU(nn.Module):
         """What the readout reads: h_L, (n, last width)."""
         h = x
         for layer in self.layers:
-            g = layer(h)
-            if self.normalize:
-                g = _polar(g)[0]
+            g = self._divided(layer, h)
             h = g + h if self.residual and g.shape == h.shape else g
         return h
+
+    def _divided(self, layer: nn.Module, h: Tensor) -> Tensor:
+        """The layer's outputs, divided as `normalize` says."""
+        if self.normalize == "input" and self.p > 1.0:
+            direction, size = _polar(h)
+            return size * cast(Tensor, layer(direction))
+        g: Tensor = layer(h)
+        return _polar(g)[0] if self.normalize == "output" else g
 
 
 def _polar(rows: Tensor) -> tuple[Tensor, Tensor]:

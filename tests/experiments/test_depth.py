@@ -9,7 +9,7 @@ from extremal.experiments.studies.depth import _data, depth, network
 from extremal.models import Gaussian, PReLUNet
 
 TRIALS = get("open-questions/depth").trials("smoke")
-BASE = dict(TRIALS[0].params)
+BASE = dict(TRIALS[1].params)  # p = 3
 
 
 def g(seed=0):
@@ -18,7 +18,7 @@ def g(seed=0):
 
 def test_a_dense_twin_is_a_relu_network_without_hidden_biases():
     learn = Dataset(torch.rand(6, 5), torch.tensor([0, 1, 2, 0, 1, 2]))
-    net = network(BASE | {"p": 1.0, "layers": 3, "width": 4, "normalize": False}, learn, g())
+    net = network(BASE | {"p": 1.0, "layers": 3, "width": 4, "normalize": "input"}, learn, g())
     x = torch.rand(7, 5)
     h = x
     for layer in net.layers:
@@ -29,7 +29,7 @@ def test_a_dense_twin_is_a_relu_network_without_hidden_biases():
 
 def test_a_twin_may_be_normalised_and_may_start_small():
     learn = Dataset(torch.rand(6, 5), torch.tensor([0, 1, 2, 0, 1, 2]))
-    given = BASE | {"p": 1.0, "layers": 2, "width": 4, "normalize": True, "init": 1e-3}
+    given = BASE | {"p": 1.0, "layers": 2, "width": 4, "normalize": "output", "init": 1e-3}
     net = network(given, learn, g())
     h = torch.relu(learn.x @ net.layers[0].neurons.T)
     h = torch.relu(h / h.norm(dim=1, keepdim=True) @ net.layers[1].neurons.T)

@@ -20,12 +20,14 @@ from extremal.models import (
     PowerReLU,
     PReLULayer,
     PReLUNet,
+    Preparation,
     mlp,
 )
 from tests.models.nets import POWERS, make_points
 from tests.models.test_gradients import close, differences
 
 double = torch.float64
+DIVISIONS = ("none", "input", "output")
 FORMULAS = {
     "relu": lambda s: s * (s > 0),
     "tanh": lambda s: 1 - 2 / (torch.exp(2 * s) + 1),
@@ -120,7 +122,7 @@ def test_the_layers_of_an_mlp_are_a_chain_with_a_lipschitz_certificate(name, gen
 
 
 @pytest.mark.parametrize("p", POWERS)
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("normalize", DIVISIONS)
 @pytest.mark.parametrize("residual", [False, True])
 def test_deep_prelu_is_its_formula(residual, normalize, p, generator):
     net = deep(p, (4, 4, 3), residual=residual, normalize=normalize, outputs=2, bias=True)
@@ -129,8 +131,9 @@ def test_deep_prelu_is_its_formula(residual, normalize, p, generator):
     h = x
     for layer in net.layers:
         out = straight(layer.neurons.detach(), h, p)
-        if normalize:
-            size = out.square().sum(1, keepdim=True).sqrt()
+        if normalize != "none":
+            size = (out if normalize == "output" else h).square().sum(1, keepdim=True).sqrt()
+            size = size if normalize == "output" else size ** (p - 1)
             out = torch.where(size > 0, out / size, 0.0)
         h = h + out if residual and out.shape[1] == h.shape[1] else out
     expected = h @ net.readout.weight.T + 0.3
@@ -143,7 +146,7 @@ def test_residual_and_normalisation_change_the_network(generator):
     outs = [
         deep(3.0, residual=residual, normalize=normalize)(x)
         for residual in (False, True)
-        for normalize in (False, True)
+        for normalize in DIVISIONS
     ]
     for i, one in enumerate(outs):
         for other in outs[:i]:
@@ -154,7 +157,26 @@ def test_residual_and_normalisation_change_the_network(generator):
 
 
 @pytest.mark.parametrize("p", POWERS)
-@pytest.mark.parametrize("settings", [{}, {"residual": True}, {"normalize": True}])
+def test_divided_by_their_inputs_layers_are_1_homogeneous(p, generator):
+    """As a shallow network that is prepared for its p, to which one layer is equal."""
+    x = make_points(6, generator)
+    net = deep(p, (4, 4), normalize="input")
+    torch.testing.assert_close(net(2.5 * x), 2.5 * net(x))
+    one = deep(p, (4,), normalize="input")
+    shallow = PReLUNet(
+        *(3, 4, p),
+        preparation=Preparation.for_power(p),
+        init=Gaussian(0.8),
+        dtype=double,
+        generator=g(),
+    )
+    torch.testing.assert_close(one(x), shallow(x))
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize(
+    "settings", [{}, {"residual": True}, *({"normalize": kind} for kind in ("input", "output"))]
+)
 def test_gradients_are_finite_differences(p, settings, generator):
     net = deep(p, outputs=2, bias=True, **settings)
     x = nn.functional.normalize(make_points(3, generator))  # long ones make differences inexact
@@ -194,7 +216,7 @@ def test_one_layer_is_the_shallow_network(p, bias, outputs, generator):
 
 
 @pytest.mark.parametrize("p", POWERS)
-@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("normalize", DIVISIONS)
 def test_zero_neurons_and_zero_rows_give_zero_with_zero_gradients(normalize, p):
     net = deep(p, normalize=normalize)
     with torch.no_grad():
@@ -214,7 +236,7 @@ def test_zero_neurons_and_zero_rows_give_zero_with_zero_gradients(normalize, p):
 
 @pytest.mark.parametrize("size", [1e-25, 1e-30])
 def test_small_weights_neither_underflow_nor_change_the_normalised_network(size):
-    net = DeepPReLU(3, (4, 4), 3.0, normalize=True, init=1.0, generator=g(2))
+    net = DeepPReLU(3, (4, 4), 3.0, normalize="output", init=1.0, generator=g(2))
     x = make_points(5, g(3)).float()
     expected = net(x).detach()
     with torch.no_grad():
@@ -262,7 +284,7 @@ def test_initialisations_have_their_stated_law():
     [
         partial(mlp, 10, (8, 8)),
         partial(mlp, 10, (8,), lambda: PowerReLU(2.5)),
-        partial(DeepPReLU, 10, (8, 8), 2.0, residual=True, normalize=True),
+        partial(DeepPReLU, 10, (8, 8), 2.0, residual=True, normalize="output"),
     ],
 )
 def test_training_and_attacks_take_them(make, generator):
@@ -284,6 +306,7 @@ def test_training_and_attacks_take_them(make, generator):
         (lambda: PReLULayer(2, 3, 0.9, generator=g()), "p must be a finite number >= 1, got 0.9"),
         (lambda: PReLULayer(0, 3, 2, generator=g()), "inputs must be an integer >= 1, got 0"),
         (lambda: deep(0.0), "p must be a finite number >= 1, got 0.0"),
+        (lambda: deep(2.0, normalize=True), "normalize must be one of 'none', 'input', 'output'"),
         (lambda: deep(2.0, ()), "widths must have at least one hidden width, got ()"),
         (lambda: deep(2.0, (4, 0)), "widths[1] must be an integer >= 1, got 0"),
         (lambda: mlp(3, (0,), generator=g()), "widths[0] must be an integer >= 1, got 0"),

@@ -65,8 +65,8 @@ def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generator) -> nn.Module:
     """A network of `layers` hidden layers of one width with the power p; 1 is a ReLU network.
 
-    "dense": `DeepPReLU`, its layers' outputs divided by their norms where `normalize`, with
-    residual connections where `residual`; for p = 1 without either an MLP without hidden biases.
+    "dense": `DeepPReLU`, its layers divided as `normalize` says, with residual connections where
+    `residual`; for p = 1 and without either an MLP without hidden biases.
     "shallow": a `PReLUNet` of one hidden layer, which the papers are about. Both start as `init`
     says: "default", or a standard deviation (`models.mlp`). "conv": `ConvPReLU`, whose channels
     double from layer to layer. Readouts have a bias, but for "shallow".

@@ -18,8 +18,8 @@ _HIDDEN = {"mlp-4": 3}  # hidden layers of MLPs that have more than one, or none
 _ACTIVATIONS = {"mlp-4": "relu", "tanh": "tanh", "leaky-relu": "leaky-relu", "gelu": "gelu"}
 _DEEP: dict[str, dict[str, Any]] = {
     "deep-prelu": {},
-    "deep-prelu-normalised": {"normalize": True},
-    "deep-prelu-residual": {"normalize": True, "residual": True},
+    "deep-prelu-normalised": {"normalize": "output"},
+    "deep-prelu-residual": {"normalize": "output", "residual": True},
 }
 NETWORKS = ("prelu", "relu", "power", "logistic", *_ACTIVATIONS, *_DEEP, "bayes")
 
