@@ -18,10 +18,10 @@ _RUNS: list[dict[str, Any]] = [
     {"run": "momentum 0.9", "algorithm": "sgd", "lr": 0.02, "momentum": 0.9},
     {"run": "momentum 0.99", "algorithm": "sgd", "lr": 0.002, "momentum": 0.99},
     {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3, **_COSTLY},
-    {"run": "adam 1e-5", "algorithm": "adam", "lr": 1e-5, **_COSTLY},
+    {"run": "adam 1e-4", "algorithm": "adam", "lr": 1e-4, **_COSTLY},
 ]
+_LARGE_RUNS = [{"run": f"{name}, large", "algorithm": name, **_LARGE} for name in ("flow", "sgd")]
 _QUICK = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
-_LARGE_RUN = "sgd, paper's size"
 _SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
 _SAME = "ours: within the flow's range over seeds and the tolerance; the question itself"
 
@@ -64,7 +64,8 @@ def _claims(run: str) -> tuple[Claim, ...]:
     scales: tuple[Scale, ...] = ("quick", "paper") if run in _QUICK else ("paper",)
     claims = []
     for p, radius in expected.items():
-        here, flow = ({"p": p, "run": name} for name in (run, "flow"))
+        large = "flow, large" if run.endswith("large") else "flow"
+        here, flow = ({"p": p, "run": name} for name in (run, large))
         claims += [
             Claim(
                 f"{run}: median radius, p = {p:g}",
@@ -76,7 +77,7 @@ def _claims(run: str) -> tuple[Claim, ...]:
                 scales=scales,
             )
         ]
-        if run != "flow":
+        if here != flow:
             claims += [
                 Claim(
                     f"{run}: {text}, p = {p:g}, as the flow's",
@@ -88,8 +89,8 @@ def _claims(run: str) -> tuple[Claim, ...]:
                     scales=scales,
                 )
                 for value, text, tolerance in (
-                    ("mean_cosine", "mean cosine", 0.02),
-                    ("distance", "distance", 0.05),
+                    ("mean_cosine", "mean cosine", 0.005),
+                    ("distance", "distance", 0.01),
                 )
             ]
     return tuple(claims)
@@ -107,10 +108,10 @@ experiment = Experiment(
         "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
         "p": Setting([1.0, 3.0], "O", "the two of Min & Vidal 2024"),
         "training": Setting(
-            [*_RUNS, {"run": _LARGE_RUN, "algorithm": "sgd", **_LARGE}],
+            [*_RUNS, *_LARGE_RUNS],
             "O",
-            "step size and batch size after the name; the last has Section 5.1's size, and the "
-            "others' length (min-vidal-2024/flow-fidelity has it at full length)",
+            "step size and batch size after the name; 'large' has Section 5.1's size, step and "
+            "batch, and the others' length (min-vidal-2024/flow-fidelity has it at full length)",
         ),
         "seeds": Setting(5, "O"),
         "width": Setting(400, "O"),
@@ -159,14 +160,12 @@ experiment = Experiment(
         _measure("Distance to F (p = 1), F^(3) (p = 3)", "distance", "dist(f, F)"),
         _measure("Loss at the end", "loss", "training loss", "y"),
     ),
-    claims=tuple(
-        claim for run in (*(run["run"] for run in _RUNS), _LARGE_RUN) for claim in _claims(run)
-    ),
-    version=2,
+    claims=tuple(claim for run in (*_RUNS, *_LARGE_RUNS) for claim in _claims(run["run"])),
+    version=3,
     notes=(
         "All runs of one seed share data and initial weights; the flow is that of the samples, not "
         "of the mixture. A run whose step is too large for its loss is kept as diverged, without a "
         "curve. Adam's steps do not shrink with the gradient, so that a small initialisation is "
-        "left behind at once, and 10,000 of them end at another loss than the others do."
+        "left behind at once; the loss at which each run ends is drawn."
     ),
 )
