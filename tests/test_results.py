@@ -17,6 +17,7 @@ def test_a_stored_summary_is_of_the_record_as_it_is(path: Path) -> None:
     summary = load_summary(path)
     experiment, scale = get(summary["experiment"]), summary["scale"]
     assert path == ROOT / "results" / experiment.name / f"{scale}.json"
+    assert summary["version"] == experiment.version
     assert path.with_suffix(".png").is_file()
     assert path.with_suffix(".gif").is_file() == (experiment.movie is not None)
     assert summary["settings"] == json.loads(json.dumps(experiment.provenance(scale)))

@@ -2,7 +2,8 @@
 
     python tools/results.py demo:quick min-vidal-2024/figure-2:quick ...
 
-With no argument only the README is rewritten.
+With no argument only the README is rewritten; with --draw all figures are drawn anew as well, from
+the summaries in results/, after a change of how things are drawn.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 from extremal import report
 from extremal.experiments import get, load_summary
+from extremal.report.figure import png_bytes
 from extremal.report.words import verdicts as verdict_words
 
 ROOT = Path(__file__).parents[1]
@@ -21,7 +23,12 @@ _OFFICIAL = "Official test set"
 
 
 def main() -> None:
-    for item in sys.argv[1:]:
+    asked = sys.argv[1:]
+    if asked == ["--draw"]:
+        asked = []
+        for path in (ROOT / "results").rglob("*.json"):
+            path.with_suffix(".png").write_bytes(png_bytes(load_summary(path)))
+    for item in asked:
         name, _, scale = item.partition(":")
         folder, target = ROOT / "runs" / name / scale, ROOT / "results" / name
         target.mkdir(parents=True, exist_ok=True)

@@ -156,13 +156,17 @@ def _curve(x: str, y: str, chosen: Sequence[Stored]) -> dict[str, Any]:
 
 
 def _label(panel: Line, name: str, value: Any) -> str:
-    """What a curve is called: its name in `y`, its value of `by`, or both where both vary."""
+    """What a curve is called: its name in `y`, its value of `by`, or both where both vary.
+
+    A value that is a name stands for itself.
+    """
     parts = []
     if panel.by is None or len(panel.y) > 1:
         parts.append(panel.labels.get(name, name))
     if panel.by is not None:
         short = _short(value)
-        default = panel.labels.get(short, f"{panel.by} = {short}")
+        itself = short if isinstance(value, str) else f"{panel.by} = {short}"
+        default = panel.labels.get(short, itself)
         parts.append(panel.labels.get(str(value), default))
     return ", ".join(parts)
 

@@ -39,6 +39,7 @@ def summarise(
         "title": experiment.title,
         "source": experiment.source,
         "scale": scale,
+        "version": experiment.version,
         "trials": {"done": len(done), "failed": len(failed), "total": len(trials)},
         "failures": [
             {"params": stored.trial.params, "seed": stored.trial.seed, "reason": stored.reason}

@@ -76,7 +76,7 @@ def _below(figure: Figure, group: Sequence[Axes]) -> None:
         position = axes.get_subplotspec()
         assert position is not None
         share = figure.get_figwidth() / position.get_gridspec().ncols
-        drop = 34.0 if axes.get_xlabel() else 18.0  # points, to clear the ticks and the label
+        drop = _depth(axes, figure.dpi) + 4.0
         move = ScaledTranslation(0.0, -drop / 72, figure.dpi_scale_trans)
         axes.legend(
             handles,
@@ -88,6 +88,14 @@ def _below(figure: Figure, group: Sequence[Axes]) -> None:
             frameon=False,
             borderaxespad=0.0,
         )
+
+
+def _depth(axes: Axes, dpi: float) -> float:
+    """How far, in points, ticks and label reach below the axes; slanted ones reach far."""
+    box = axes.xaxis.get_tightbbox()
+    if box is None:
+        return 0.0
+    return 72.0 * float(axes.get_window_extent().y0 - box.y0) / dpi
 
 
 def _columns(labels: Sequence[str], width: float) -> int:

@@ -1,14 +1,16 @@
 """How every drawing looks: colours, type sizes, letters, and the text that goes into them.
 
-The colours are those of Okabe and Ito without yellow and black, which readers with any of the
-common colour deficiencies tell apart, and which hold on a white page and on a dark one. All text is
-plain: a dollar sign is a dollar sign, because the HTML page sets no mathematics.
+The first colours are those of Okabe and Ito without yellow and black, which readers with any of the
+common colour deficiencies tell apart, and which hold on a white page and on a dark one; panels with
+more curves have some others besides. All text is plain: a dollar sign is a dollar sign, because the
+HTML page sets no mathematics.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -23,6 +25,7 @@ INK = "#222222"
 GREY = "#7a7a7a"
 GRID = "#e3e3e3"
 CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", GREY)
+MORE = ("#7b3fc4", "#8c564b", "#9a9a00", "#d6246e", "#ef8a80", "#1f4e9e", "#4caf50")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 CLOUDS = {"positive": "#0072b2", "negative": "#d55e00", "neutral": GREY, "accent": "#009e73"}
 DIVERGING = ("#8c2d04", "#d55e00", "#f0a868", "#f7f7f7", "#86bfe0", "#0072b2", "#08406b")
@@ -190,8 +193,8 @@ def colours(panels: Sequence[Panel]) -> list[list[str]]:
     """One colour a curve, for each panel; empty for panels without curves.
 
     Curves of one thing have one colour in all panels while the colours suffice, and differ by
-    their style: "attack, p = 3" and "certificate, p = 3" are both of p = 3. A panel with more
-    things than colours gets shades from dark to light in the order of its curves.
+    their style: "attack, p = 3" and "certificate, p = 3" are both of p = 3. Many values of one
+    quantity, and more things than there are colours, get shades from dark to light in their order.
     """
     keys = [_things(panel.get("series", ())) for panel in panels]
     known = list(dict.fromkeys(key for panel in keys for key in panel))
@@ -216,12 +219,20 @@ def _things(series: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _panel_colours(own: Sequence[str], known: Sequence[str]) -> list[str]:
     distinct = list(dict.fromkeys(own))
-    if len(distinct) > len(CYCLE):
+    palette = CYCLE if len(distinct) <= len(CYCLE) else CYCLE + MORE
+    if len(distinct) > len(palette) or (palette != CYCLE and _ordered(distinct)):
         shades = matplotlib.colormaps["viridis"]
         last = len(distinct) - 1
         return [to_hex(shades(0.9 * distinct.index(key) / last)) for key in own]
-    order = known if len(known) <= len(CYCLE) else distinct
-    return [CYCLE[order.index(key)] for key in own]
+    order = known if len(known) <= len(palette) else distinct
+    return [palette[order.index(key)] for key in own]
+
+
+def _ordered(things: Sequence[str]) -> bool:
+    """Whether all are values of one quantity: "p = 1", "p = 1.5", ..."""
+    return len({thing.rpartition("= ")[0] for thing in things}) == 1 and all(
+        re.fullmatch(r"[-+.\de]+", thing.rpartition("= ")[2]) for thing in things
+    )
 
 
 def diverging() -> LinearSegmentedColormap:

@@ -103,10 +103,11 @@ def test_a_summary_says_what_was_run_and_how(tmp_path: Path) -> None:
     experiment = _experiment(notes="a note", broken=0.1)
     summary = _summary(tmp_path, experiment)
     assert list(summary) == [
-        *("experiment", "title", "source", "scale", "trials", "failures", "settings"),
-        *("marks", "notes", "rows", "panels", "seconds", "columns"),
+        *("experiment", "title", "source", "scale", "version", "trials", "failures"),
+        *("settings", "marks", "notes", "rows", "panels", "seconds", "columns"),
     ]
     assert summary["experiment"] == "me/one"
+    assert summary["version"] == experiment.version
     assert (summary["scale"], summary["notes"], summary["columns"]) == ("paper", "a note", 2)
     assert summary["trials"] == {"done": 4, "failed": 4, "total": 8}
     assert summary["marks"] == MARKS

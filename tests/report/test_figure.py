@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from extremal.report import draw, save_figure
+from extremal.report.style import CYCLE, MORE
 from tests.report.examples import (
     distance_panel,
     heat_panel,
@@ -212,12 +213,16 @@ def test_a_legend_stands_inside_where_there_is_room() -> None:
     assert frame.y0 <= box.y0 < box.y1 <= frame.y1
 
 
-def test_a_legend_without_room_stands_below_the_axis_label() -> None:
+def full_panel() -> dict[str, Any]:
+    """Curves that leave no room for a legend."""
     panel = line_panel()
     x = [k / 200 for k in range(201)]
     wave = {"x": x, "y": [k % 2 for k in range(201)], "low": None, "high": None}
-    panel["series"] = [{**series, **wave} for series in panel["series"]]
-    figure = drawn(panel)
+    return {**panel, "series": [{**series, **wave} for series in panel["series"]]}
+
+
+def test_a_legend_without_room_stands_below_the_axis_label() -> None:
+    figure = drawn(full_panel())
     figure.draw_without_rendering()
     axes = figure.axes[0]
     assert legend_box(axes).y1 <= axes.xaxis.label.get_window_extent().y0
@@ -265,6 +270,31 @@ def test_a_thing_whose_name_has_commas_keeps_its_colour() -> None:
     looks = [line.get_color() for line in drawn(panel).axes[0].lines[:6]]
     assert looks[:3] == looks[3:]
     assert len(set(looks)) == 3
+
+
+def test_named_curves_are_told_apart_and_values_of_one_quantity_are_shades() -> None:
+    panel = line_panel()
+    names = ["pReLU", "ReLU", "Tanh", "GELU", "SiLU", "cubic", "deep", "Bayes", "logistic"]
+    panel["series"] = [{**panel["series"][0], "label": name} for name in names]
+    looks = [line.get_color() for line in drawn(panel).axes[0].lines[:9]]
+    assert looks == [*CYCLE, *MORE[:2]]
+    for k, series in enumerate(panel["series"]):
+        series["label"] = f"p = {1 + 0.5 * k:g}"
+    shades = [line.get_color() for line in drawn(panel).axes[0].lines[:9]]
+    assert not set(shades) & {*CYCLE, *MORE}
+
+
+def test_a_legend_below_clears_slanted_ticks() -> None:
+    panel = named_panel() | {"xlabel": "algorithm"}
+    for series in panel["series"]:
+        series["x"] = [f"{name}, a name that is slanted" for name in series["x"]]
+    figure = drawn(full_panel(), panel)
+    figure.draw_without_rendering()
+    axes = figure.axes[1]
+    ticks = axes.get_xticklabels()
+    assert ticks[0].get_rotation() > 0
+    assert legend_box(axes).y1 <= min(text.get_window_extent().y0 for text in ticks)
+    assert legend_box(axes).y1 <= axes.xaxis.label.get_window_extent().y0
 
 
 def test_bars_are_the_values() -> None:
