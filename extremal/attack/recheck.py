@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack.ball import Ball
 from extremal.attack.result import CLEAN, AttackResult
-from extremal.models import Grouped, PReLUNet, double, margin
+from extremal.models import MLP, ConvPReLU, DeepPReLU, Grouped, PReLUNet, double, margin
+
+_SIZED = PReLUNet | MLP | DeepPReLU | ConvPReLU  # networks that say how many coordinates they take
 
 # Searches in float32 may leave points outside by their rounding; the attacks here do not.
 SLACK = 1e-5
@@ -58,9 +60,9 @@ def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Require a network, points (n, dim) and their labels, returned as int64 on x's device."""
     _check.module("net", net)
     inner = net.net if isinstance(net, Grouped) else net
-    known = isinstance(inner, PReLUNet)
-    _check.matrix("x", x, columns=inner.dim if isinstance(inner, PReLUNet) else None)
-    outputs = net.outputs if known and isinstance(net, PReLUNet | Grouped) else None
+    sized = isinstance(inner, _SIZED)
+    _check.matrix("x", x, columns=inner.dim if isinstance(inner, _SIZED) else None)
+    outputs = net.outputs if sized and isinstance(net, _SIZED | Grouped) else None
     return _check.labels("y", y, count=len(x), outputs=outputs).to(x.device)
 
 

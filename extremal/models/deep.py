@@ -170,6 +170,8 @@ class DeepPReLU(nn.Module):
         self.p = _check.number("p", p, minimum=1.0)
         self.outputs = _check.integer("outputs", outputs, minimum=1)
         _check.choice("normalize", normalize, get_args(Division))
+        for name, value in (("residual", residual), ("bias", bias)):
+            _check.instance(name, value, bool, "be True or False")
         self.residual, self.normalize = residual, normalize
         _check_draw(init, dtype, generator)
         self.layers = nn.ModuleList(

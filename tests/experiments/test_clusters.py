@@ -36,6 +36,12 @@ def test_an_unknown_kind_is_named():
         source("shape", 1.0)
 
 
+@pytest.mark.parametrize("kind", ["imbalance", "spread"])
+def test_a_ratio_below_one_is_refused(kind):
+    with pytest.raises(ValueError, match="level must be a finite number >= 1, got 0"):
+        source(kind, 0.0)
+
+
 def test_numbers_of_a_trial_belong_together():
     trial = get("open-questions/correlation").trials("smoke")[1]
     numbers = clusters(trial.params, torch.Generator().manual_seed(0)).numbers

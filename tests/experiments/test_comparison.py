@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from extremal import attack, measure
-from extremal.data import OrthonormalMixture
+from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
 from extremal.experiments.studies import comparison
 from extremal.experiments.studies.networks import NETWORKS, narrowed, network, trained
+from extremal.models import bayes_classifier, subclass_classifier
 
 MIXTURE = OrthonormalMixture(40, 2, 2, 0.1)
 BASE = {
@@ -84,6 +85,30 @@ def test_what_is_found_is_no_weaker_than_the_minimal_attack_and_breaks_the_netwo
     assert bool(found.success.any())
     norms = (found.x_adv - few.x).double().norm(dim=1)
     assert bool((norms <= found.radius * (1 + 1e-4)).all())
+
+
+def centres():
+    """The mixture's centres themselves, as points."""
+    return Dataset(MIXTURE.centers.float(), MIXTURE.labels, group=torch.arange(4), source=MIXTURE)
+
+
+@pytest.mark.parametrize("name", ["bayes", "subclass"])
+@pytest.mark.parametrize("minimal", [True, False])
+def test_without_noise_the_radius_is_half_the_distance_of_centres(name, minimal, monkeypatch):
+    """Also where the first attack finds nothing: those at the radii have to, and the boundary."""
+    points = centres()
+    make = {"bayes": bayes_classifier, "subclass": lambda mixture: subclass_classifier(mixture, 3)}
+    net = make[name](MIXTURE).float()
+    if not minimal:
+        nothing = attack.verified(net, points.x, points.y, points.x, attack.Ball("l2", 1.0), "none")
+        assert not bool(nothing.success.any())
+        monkeypatch.setattr(comparison.attack, "minimal", lambda *args, **kwargs: nothing)
+        monkeypatch.setattr(comparison, "narrowed", lambda net, data: (net, data, torch.eye(40)))
+    radii = [0.1 * k for k in range(11)]
+    found = comparison.smallest(
+        net, points, radii, steps=20, restarts=1, generator=generator()
+    ).radius
+    torch.testing.assert_close(found, torch.full_like(found, 0.5**0.5), rtol=2e-3, atol=0)
 
 
 def test_robust_accuracy_falls_with_the_radius_and_certificates_stay_below():

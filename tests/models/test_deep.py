@@ -44,6 +44,12 @@ def deep(p: float, widths=(4, 4), **settings) -> DeepPReLU:
     return DeepPReLU(3, widths, p, init=0.8, dtype=double, generator=g(), **settings)
 
 
+def attack_on(net: nn.Module) -> None:
+    """Attack points of the wrong dimension."""
+    x = torch.ones(2, 5, dtype=double)
+    attack.run(net, x, torch.tensor([1, -1]), radius=0.1, generator=g())
+
+
 def straight(w: Tensor, x: Tensor, p: float) -> Tensor:
     """relu(<w_j, x_i>)^p / ||w_j||^(p-1), entry by entry."""
     rows = [[max(float(a @ b), 0.0) ** p / float(b @ b) ** ((p - 1) / 2) for b in w] for a in x]
@@ -306,6 +312,12 @@ def test_training_and_attacks_take_them(make, generator):
         (lambda: PReLULayer(2, 3, 0.9, generator=g()), "p must be a finite number >= 1, got 0.9"),
         (lambda: PReLULayer(0, 3, 2, generator=g()), "inputs must be an integer >= 1, got 0"),
         (lambda: deep(0.0), "p must be a finite number >= 1, got 0.0"),
+        (lambda: deep(2.0, residual="no"), "residual must be True or False, got str"),
+        (lambda: attack_on(deep(2.0)), "x must be a floating-point tensor of shape (n, 3)"),
+        (
+            lambda: attack_on(mlp(3, (4,), generator=g())),
+            "x must be a floating-point tensor of shape (n, 3)",
+        ),
         (lambda: deep(2.0, normalize=True), "normalize must be one of 'none', 'input', 'output'"),
         (lambda: deep(2.0, ()), "widths must have at least one hidden width, got ()"),
         (lambda: deep(2.0, (4, 0)), "widths[1] must be an integer >= 1, got 0"),

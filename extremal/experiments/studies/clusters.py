@@ -71,6 +71,8 @@ def made(params: Mapping[str, Any], generator: torch.Generator) -> data.Clusters
     """
     kind, level = params["kind"], params["level"]
     _check.choice("kind", kind, KINDS)
+    if kind in ("imbalance", "spread"):
+        _check.number("level", level, minimum=1.0)
     dim, sizes = params["dim"], (params["positive"], params["negative"])
     labels = torch.tensor([1] * sizes[0] + [-1] * sizes[1])
     noise = params["spread"] / dim**0.5
