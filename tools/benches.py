@@ -14,7 +14,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from extremal import report
-from tools.tables import FOLDER, ROOT, rendered
+from tools.tables import FOLDER, rewrite
 
 LABELS = {
     "samples": "samples n",
@@ -32,8 +32,7 @@ def main() -> None:
         (FOLDER / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
         if name == "growth":
             draw_growth(result)
-    for page in (ROOT / "docs").rglob("*.md"):
-        page.write_text(rendered(page.read_text()))
+    rewrite()
 
 
 def draw_growth(result: dict[str, Any]) -> None:

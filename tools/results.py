@@ -1,8 +1,8 @@
-"""Copy finished runs into results/ and rewrite the README's tables from there.
+"""Copy finished runs into results/ and rewrite the tables of README and docs from there.
 
     python tools/results.py demo:quick min-vidal-2024/figure-2:quick ...
 
-With no argument only the README is rewritten; with --draw all figures are drawn anew as well, from
+With no argument only these are rewritten; with --draw all figures are drawn anew as well, from
 the summaries in results/, after a change of how things are drawn.
 """
 
@@ -13,12 +13,14 @@ import shutil
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from extremal import report
 from extremal.experiments import get, load_summary
 from extremal.report.figure import png_bytes
 from extremal.report.words import verdicts as verdict_words
+from tools.tables import ROOT, rewrite
 
-ROOT = Path(__file__).parents[1]
 _OFFICIAL = "Official test set"
 
 
@@ -38,6 +40,7 @@ def main() -> None:
             shutil.copyfile(folder / "animation.gif", target / f"{scale}.gif")
     readme = ROOT / "README.md"
     readme.write_text(rendered(readme.read_text()))
+    rewrite()
 
 
 def rendered(text: str) -> str:

@@ -14,6 +14,12 @@ ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "bench" / "results"
 
 
+def rewrite() -> None:
+    """Make the tables of all pages of the docs anew."""
+    for page in (ROOT / "docs").rglob("*.md"):
+        page.write_text(rendered(page.read_text()))
+
+
 def rendered(text: str) -> str:
     """A page of the docs with its tables made anew from bench/results/ and results/."""
 
