@@ -25,9 +25,8 @@ def learned(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow: directions, missed centres, radii from both sides, accuracy, times.
 
     One seed gives the same data, the same test points and the same initial weights, up to their
-    scale, for every p and every scale. The flow has its usual tolerance unless a record says one. A
-    time that did not come is given as `flow_time`. Training stalls if `flow_time` leaves a tenth of
-    the first loss or more.
+    scale, for every p and every scale. A time that did not come is given as `flow_time`. Training
+    stalls if `flow_time` leaves a tenth of the first loss or more.
     """
     mixture = OrthonormalMixture(
         params["dim"], params["positive"], params["negative"], params["spread"]
@@ -43,7 +42,6 @@ def learned(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         loss=params["loss"],
         until=until,
         method=params["method"],
-        tolerance=params.get("tolerance"),
         record=train.Record.log_spaced(
             1.0, until, params["recorded"], watch={"inside": lambda now: _inside(now, mixture)}
         ),
