@@ -64,7 +64,7 @@ _PIXELS = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0]
 _FEW = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 _SHORT = [0.0, 0.05, 0.1, 0.2, 0.4]
 _POINTS: dict[str, Any] = {"train_points": 2000, "batch": 100, "epochs": 60, "attacked_points": 60}
-_TRAINS_HERE: dict[str, Any] = {"width": 16, "train_points": 5000, "epochs": 6}
+_TRAINS_HERE: dict[str, Any] = {"width": 16, "train_points": 5000, "batch": 50, "epochs": 10}
 _CRITICAL = (
     Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
     Mark(theory.OPTIMAL_RADIUS, "√2/2"),
