@@ -69,13 +69,17 @@ def _trained(
 ) -> train.Trajectory:
     """`flow_time` of the flow, of its discretisations as many steps as make that, of Adam `steps`.
 
-    The flow is that of the samples, which the others take steps of, and not of the mixture. A step
-    of size lr with momentum m counts as lr / (1 - m).
+    The flow is that of the samples, which the others take steps of, and not of the mixture; its
+    tolerance is the usual one unless a run has its own. A step of size lr with momentum m counts as
+    lr / (1 - m).
     """
     name, loss, until = params["algorithm"], params["loss"], params["flow_time"]
     _check.choice("algorithm", name, ALGORITHMS)
     if name == "flow":
-        return train.gradient_flow(net, data, loss=loss, until=until, method="general")
+        fine = params.get("tolerance")
+        return train.gradient_flow(
+            net, data, loss=loss, until=until, method="general", tolerance=fine
+        )
     lr = params["lr"]
     if name == "adam":
         return train.adam(

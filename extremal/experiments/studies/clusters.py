@@ -24,10 +24,11 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow on such clusters, and each test point's radius from both sides.
 
     With `centred` points are taken relative to the training points' mean, as images are in Min &
-    Vidal 2024. Test points come from all clusters alike. `half_radius_share` is the median over
-    points of the attacked radius over half the distance of the point's centre to the nearest one of
-    the other class, which is 1 for the nearest centre's class without noise; "worst" numbers are of
-    the cluster that fares worst.
+    Vidal 2024. The flow's tolerance is the usual one unless a case has its own. Test points come
+    from all clusters alike. `half_radius_share` is the median over points of the attacked radius
+    over half the distance of the point's centre to the nearest one of the other class, which is 1
+    for the nearest centre's class without noise; "worst" numbers are of the cluster that fares
+    worst.
     """
     source = made(params, generator)
     init = models.Gaussian(params["init_std"])
@@ -35,7 +36,13 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     points = source.sample(params["train_points"], generator=generator)
     mean = points.x.mean(0) if params["centred"] else torch.zeros(source.dim)
     points = replace(points, x=points.x - mean)
-    flow = train.gradient_flow(net, points, loss=params["loss"], until=params["flow_time"])
+    flow = train.gradient_flow(
+        net,
+        points,
+        loss=params["loss"],
+        until=params["flow_time"],
+        tolerance=params.get("tolerance"),
+    )
     evenly = data.Clusters(source.centers, source.labels, source.noise)
     test = evenly.sample(params["test_points"], generator=generator)
     test = replace(test, x=test.x - mean)

@@ -13,7 +13,6 @@ from extremal.experiments.papers.min_vidal_2025 import figure_2
 _CUBIC = "0.1 to 0.2, read off the full paper's figure"
 _FROM = "decays from about 0.4 on, read off the full paper's figure"
 _FOLLOW = "0.68 to 0.71 as in Figure 2, read off"
-_LEARNED = "ours: a network that has not learned says nothing"
 _STARTS = {1e-4: "std 1e-4", 1e-2: "std 0.01", 0.25: "std 0.25", 0.5: "std 0.5"}
 
 
@@ -105,7 +104,6 @@ experiment = Experiment(
         _claim("cubic, std 0.01", "half_radius", 0.15, 0.05, _CUBIC),
         _claim("cubic, std 0.25", "half_radius", 0.15, 0.05, _CUBIC),
         _claim("cubic, std 0.5", "half_radius", 0.15, 0.05, _CUBIC),
-        Claim("all: share that has learned", "learned", 1.0, 0.0, _LEARNED, {}, "above"),
     ),
     notes=(
         "The two starts are given as N(0, 1e-4) and N(0, 0.25): as variances these are standard "

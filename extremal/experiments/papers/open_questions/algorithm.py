@@ -20,7 +20,10 @@ _RUNS: list[dict[str, Any]] = [
     {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3, **_COSTLY},
     {"run": "adam 1e-4", "algorithm": "adam", "lr": 1e-4, **_COSTLY},
 ]
-_LARGE_RUNS = [{"run": f"{name}, large", "algorithm": name, **_LARGE} for name in ("flow", "sgd")]
+_LARGE_RUNS: list[dict[str, Any]] = [
+    {"run": "flow, large", "algorithm": "flow", "tolerance": 1e-4, **_LARGE},  # 1e-3: see the notes
+    {"run": "sgd, large", "algorithm": "sgd", **_LARGE},
+]
 _QUICK = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
 _SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
 _SAME = "ours: within the flow's range over seeds and the tolerance; the question itself"
@@ -166,6 +169,8 @@ experiment = Experiment(
         "All runs of one seed share data and initial weights; the flow is that of the samples, not "
         "of the mixture. A run whose step is too large for its loss is kept as diverged, without a "
         "curve. Adam's steps do not shrink with the gradient, so that a small initialisation is "
-        "left behind at once; the loss at which each run ends is drawn."
+        "left behind at once; the loss at which each run ends is drawn. The large flow has a "
+        "tolerance of 1e-4: with the usual 1e-3 one of its five seeds missed a centre for p = 3, "
+        "which neither SGD nor a finer flow from the same start does."
     ),
 )

@@ -9,6 +9,7 @@ _LEVELS: dict[str, list[float]] = {
     "imbalance": [1.0, 3.0, 10.0, 30.0, 100.0],
     "spread": [1.0, 2.0, 4.0, 8.0, 16.0],
 }
+_FINE = {"imbalance": {"tolerance": 1e-4}}  # of the flow: see the notes
 _QUICK: dict[str, list[float]] = {
     "cosine": [0.0, 0.2],
     "rank": [7, 30],
@@ -29,7 +30,10 @@ def _cases(levels: dict[str, list[float]]) -> list[dict[str, object]]:
     """All kinds as they are, and correlated centres once more with points centred."""
     as_is = [(kind, level, False) for kind in levels for level in levels[kind]]
     both = as_is + [("cosine", level, True) for level in levels["cosine"]]
-    return [{"kind": kind, "level": level, "centred": centred} for kind, level, centred in both]
+    return [
+        {"kind": kind, "level": level, "centred": centred, **_FINE.get(kind, {})}
+        for kind, level, centred in both
+    ]
 
 
 def _panel(kind: str, title: str, *, log: bool, centred: bool = False) -> Line:
@@ -170,6 +174,8 @@ experiment = Experiment(
         "cluster that fares worst. In rows 'p = 3 over p = 1', which hold in every seed or differ, "
         "the published column is the mean of p = 1: a row that differs is a case in which the cure "
         "does not always work. Centres of one cosine are a simplex and a common vector, which "
-        "centring takes away."
+        "centring takes away. With the flow's usual tolerance of 1e-3 some networks of p = 3 lose "
+        "one of the clusters of unequal sizes, which a finer flow from the same start does not: "
+        "these have 1e-4, which changed nothing in the other cases that were tried."
     ),
 )
