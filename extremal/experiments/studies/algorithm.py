@@ -70,13 +70,13 @@ def _trained(
     """`flow_time` of the flow, of its discretisations as many steps as make that, of Adam `steps`.
 
     The flow is that of the samples, which the others take steps of, and not of the mixture; its
-    tolerance is the usual one unless a run has its own. A step of size lr with momentum m counts as
-    lr / (1 - m).
+    tolerance is the usual one, unless a run has its own and p > 2. A step of size lr with momentum
+    m counts as lr / (1 - m).
     """
     name, loss, until = params["algorithm"], params["loss"], params["flow_time"]
     _check.choice("algorithm", name, ALGORITHMS)
     if name == "flow":
-        fine = params.get("tolerance")
+        fine = params.get("tolerance") if params["p"] > 2 else None
         return train.gradient_flow(
             net, data, loss=loss, until=until, method="general", tolerance=fine
         )

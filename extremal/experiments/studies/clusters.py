@@ -24,11 +24,11 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow on such clusters, and each test point's radius from both sides.
 
     With `centred` points are taken relative to the training points' mean, as images are in Min &
-    Vidal 2024. The flow's tolerance is the usual one unless a case has its own. Test points come
-    from all clusters alike. `half_radius_share` is the median over points of the attacked radius
-    over half the distance of the point's centre to the nearest one of the other class, which is 1
-    for the nearest centre's class without noise; "worst" numbers are of the cluster that fares
-    worst.
+    Vidal 2024. The flow's tolerance is the usual one, unless a case has its own and p > 2. Test
+    points come from all clusters alike. `half_radius_share` is the median over points of the
+    attacked radius over half the distance of the point's centre to the nearest one of the other
+    class, which is 1 for the nearest centre's class without noise; "worst" numbers are of the
+    cluster that fares worst.
     """
     source = made(params, generator)
     init = models.Gaussian(params["init_std"])
@@ -41,7 +41,7 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         points,
         loss=params["loss"],
         until=params["flow_time"],
-        tolerance=params.get("tolerance"),
+        tolerance=params.get("tolerance") if params["p"] > 2 else None,
     )
     evenly = data.Clusters(source.centers, source.labels, source.noise)
     test = evenly.sample(params["test_points"], generator=generator)

@@ -169,8 +169,8 @@ experiment = Experiment(
         "All runs of one seed share data and initial weights; the flow is that of the samples, not "
         "of the mixture. A run whose step is too large for its loss is kept as diverged, without a "
         "curve. Adam's steps do not shrink with the gradient, so that a small initialisation is "
-        "left behind at once; the loss at which each run ends is drawn. The large flow has a "
-        "tolerance of 1e-4: with the usual 1e-3 one of its five seeds missed a centre for p = 3, "
-        "which neither SGD nor a finer flow from the same start does."
+        "left behind at once; the loss at which each run ends is drawn. The large flow of p = 3 "
+        "has a tolerance of 1e-4: with the usual 1e-3 one seed of five missed a centre, which "
+        "neither SGD nor a finer flow from the same start does."
     ),
 )

@@ -176,6 +176,6 @@ experiment = Experiment(
         "does not always work. Centres of one cosine are a simplex and a common vector, which "
         "centring takes away. With the flow's usual tolerance of 1e-3 some networks of p = 3 lose "
         "one of the clusters of unequal sizes, which a finer flow from the same start does not: "
-        "these have 1e-4, which changed nothing in the other cases that were tried."
+        "these have 1e-4 for p = 3, which changed nothing in the other cases that were tried."
     ),
 )
