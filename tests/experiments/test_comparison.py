@@ -37,6 +37,7 @@ def test_the_narrow_network_is_the_same_function(name):
     narrow, seen, basis = narrowed(net, data)
     assert basis.shape == (40, seen.x.shape[1])
     assert seen.x.shape[1] < 40
+    assert getattr(narrow, "dim", seen.x.shape[1]) == seen.x.shape[1]
     torch.testing.assert_close(basis.T @ basis, torch.eye(basis.shape[1]), atol=1e-5, rtol=0)
     with torch.no_grad():
         torch.testing.assert_close(narrow(seen.x), net(data.x), atol=1e-4, rtol=1e-3)

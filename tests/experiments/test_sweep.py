@@ -120,7 +120,7 @@ def test_table_and_plots(tmp_path: Path) -> None:
     (line,) = with_plots(record, store).panels
     assert (line.x, line.y, line.by) == ("level", ("value",), "kind")
     panel = summarise(with_plots(record, store), "paper", store)["panels"][0]
-    assert [series["label"] for series in panel["series"]] == ["kind = a", "kind = b"]
+    assert [series["label"] for series in panel["series"]] == ["a", "b"]
     values = [row["value"] for row in rows[:2]]
     assert panel["series"][0]["y"][0] == pytest.approx(sum(values) / 2, rel=1e-5)
 

@@ -123,6 +123,11 @@ def _with_first(net: nn.Module, rows: Tensor) -> nn.Module:
         explicit = models.Explicit(rows, net.votes.detach())
         width, dim = rows.shape
         return models.PReLUNet(dim, width, net.p, init=explicit, generator=torch.Generator())
-    twin = copy.deepcopy(net)
+    twin: Any = copy.deepcopy(net)
     _first(twin).data = rows
-    return twin
+    if isinstance(net, models.DeepPReLU):
+        twin.dim = twin.layers[0].inputs = rows.shape[1]
+    elif isinstance(net, models.MLP):
+        twin[0].in_features = rows.shape[1]
+    copied: nn.Module = twin
+    return copied
