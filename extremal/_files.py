@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,6 +34,15 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
             return opened.metadata() or {}, tensors
     except (SafetensorError, OSError, RuntimeError) as error:
         raise ValueError(str(error)) from error
+
+
+def json_file(content: Mapping[str, object]) -> bytes:
+    """The strict JSON text of a mapping, with one key a line: small, and its diffs can be read."""
+    rows = [
+        f"{json.dumps(key)}: {json.dumps(value, separators=(',', ':'), allow_nan=False)}"
+        for key, value in content.items()
+    ]
+    return ("{\n" + ",\n".join(rows) + "\n}\n").encode()
 
 
 def write_whole(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,22 +12,22 @@ from rich.table import Table
 
 from extremal import experiments as ex
 from extremal import report
-from extremal._files import read_whole, write_whole
+from extremal._check import choice
+from extremal.cli.progress import shown_progress
 from extremal.cli.runs import (
     ClusterOption,
     DryOption,
     JobsOption,
     JsonOption,
     OutOption,
-    RetriesOption,
-    carry_out,
+    ThreadsOption,
     check_asked,
+    cores,
     tell_estimate,
     tell_failures,
 )
-from extremal.data import DataError
-from extremal.experiments import ClusterError, Experiment, Store
-from extremal.experiments.finding import BEGUN, from_runs, from_shipped, report_files
+from extremal.experiments import Experiment, Store
+from extremal.experiments.finding import from_runs, from_shipped, from_summary, report_files
 from extremal.experiments.sweep import SWEEPS
 
 
@@ -42,7 +41,10 @@ def _scales(incomplete: str) -> list[str]:
 
 NameArgument = Annotated[
     str,
-    typer.Argument(help="An experiment; `extremal list` shows them.", autocompletion=_names),
+    typer.Argument(
+        help="An experiment (`extremal list`), or a file of yours with a record, my_record.py.",
+        autocompletion=_names,
+    ),
 ]
 ScaleOption = Annotated[
     str,
@@ -70,8 +72,8 @@ def demo(
 
     Example:  extremal demo
     """
-    check_asked(jobs, None, 0)
-    _run(ex.get("demo"), "quick", None, out, jobs, as_json)
+    check_asked(jobs, None, 1)
+    _run(ex.get("demo"), "quick", out, as_json, jobs=cores() if jobs is None else jobs)
 
 
 def list_experiments(as_json: JsonOption = False) -> None:
@@ -98,7 +100,7 @@ def run(
     ] = None,
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
-    retries: RetriesOption = 1,
+    threads: ThreadsOption = 1,
     dry_run: DryOption = False,
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
@@ -111,13 +113,15 @@ def run(
     Example:  extremal run min-vidal-2024/figure-2 --scale quick
     """
     experiment = ex.get(name)
-    check_asked(jobs, cluster, retries)
+    check_asked(jobs, cluster, threads)
     if dry_run:
         trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
         found = ex.estimate(trials, Store(out), _shipped_cost(experiment, scale))
-        tell_estimate(f"{name} ({scale})", found, jobs, cluster, as_json)
+        tell_estimate(f"{experiment.name} ({scale})", found, jobs, cluster, as_json)
         return
-    _run(experiment, scale, seeds, out, jobs, as_json, cluster, retries)
+    processes = cores() if jobs is None and cluster is None else jobs or 1
+    how = {"jobs": processes, "cluster": cluster, "threads": threads, "seeds": seeds}
+    _run(experiment, scale, out, as_json, **how)
 
 
 def show(
@@ -133,17 +137,23 @@ def show(
 ) -> None:
     """Show ours against published, from the run folder or else from the shipped results.
 
-    A sweep is shown by its name too, sweeps/NAME, as it was when it last ended.
+    A sweep, sweeps/NAME, and a record of yours are shown by name too, as they were when they last
+    ended; a record's file, my_record.py, shows it as far as it has come.
 
     Example:  extremal show min-vidal-2024/figure-2 --json
     """
-    if name.startswith(SWEEPS):
-        _tell(None, *_from_sweep(name, out), as_json)
-        return
-    experiment = ex.get(name)
     if scale is not None:
-        experiment.at(scale)  # type: ignore[arg-type]  # it checks the name
+        choice("scale", scale, ex.SCALES)
     wanted: list[str] = [scale] if scale else [*reversed(ex.SCALES)]
+    ended = None if name in ex.names() or ".py" in name else from_summary(name, wanted, out)
+    if ended is not None:
+        _tell(None, *ended, as_json)
+        return
+    if name.startswith(SWEEPS):
+        raise ValueError(
+            f"no sweep of the name {name} has ended in {out}; run it: extremal sweep FILE.toml"
+        )
+    experiment = ex.get(name)
     found = from_runs(experiment, wanted, out) or from_shipped(experiment, wanted)
     if found is None:
         where = f" at scale {scale}" if scale else ""
@@ -153,64 +163,13 @@ def show(
     _tell(experiment, *found, as_json)
 
 
-def _from_sweep(name: str, out: Path) -> tuple[dict[str, Any], list[Path]]:
-    """The summary of a sweep, whose record is the user's file, and its files."""
-    file = out / name / "summary.json"
-    if not file.is_file():
-        raise ValueError(
-            f"no sweep of the name {name} has ended in {out}; run it: extremal sweep FILE.toml"
-        )
-    return ex.load_summary(file), report_files(file.parent)
-
-
-def _run(
-    experiment: Experiment,
-    scale: str,
-    seeds: int | None,
-    out: Path,
-    jobs: int | None,
-    as_json: bool,
-    cluster: str | None = None,
-    retries: int = 1,
-) -> None:
-    trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
-    store, folder = Store(out), out / experiment.name / scale
-    earlier = _begin(folder, seeds)
-    try:
-        done = carry_out(experiment.name, trials, store, jobs, cluster, retries)
-    except (DataError, ClusterError):
-        if len(store.without(trials)) == len(trials):
-            _unbegin(folder, earlier, out)
-        raise
-    summary = ex.summarise(experiment, scale, store, seeds)  # type: ignore[arg-type]
-    ex.write_summary(folder / "summary.json", summary)
-    film = ex.film(experiment, scale, store, seeds)  # type: ignore[arg-type]
-    report.write_report(summary, folder, film)
-    _tell(experiment, summary, report_files(folder), as_json)
-    if done.failed:
+def _run(experiment: Experiment, scale: str, out: Path, as_json: bool, **how: Any) -> None:
+    with shown_progress(experiment.name) as shown:
+        told = {"progress": shown.update, "notice": shown.notice}
+        summary = ex.reproduce(experiment, scale, out, **told, **how)  # type: ignore[arg-type]
+    _tell(experiment, summary, report_files(out / experiment.name / scale), as_json)
+    if summary["trials"]["failed"]:
         raise typer.Exit(1)
-
-
-def _begin(folder: Path, seeds: int | None) -> bytes | None:
-    """Note in the run's folder that it was begun, and with how many seeds; `show` reads it.
-
-    Returns the note of an earlier run.
-    """
-    earlier = read_whole(folder / BEGUN)
-    write_whole(folder / BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
-    return earlier
-
-
-def _unbegin(folder: Path, earlier: bytes | None, out: Path) -> None:
-    """Leave things as they were before `_begin`, so that `show` does not find an empty run."""
-    if earlier is not None:
-        write_whole(folder / BEGUN, earlier)
-        return
-    with suppress(OSError):  # Folders with other files stay.
-        (folder / BEGUN).unlink()
-        while folder != out:
-            folder.rmdir()
-            folder = folder.parent
 
 
 def _shipped_cost(experiment: Experiment, scale: str) -> float | None:

@@ -9,7 +9,6 @@ import typer
 
 from extremal._version import __version__
 from extremal.cli import bench, data, evaluate, experiments, explore, separation, store, sweep
-from extremal.experiments import StoreError
 
 app = typer.Typer(
     name="extremal",
@@ -56,7 +55,7 @@ def main() -> None:
         message = error.format_message()  # type: ignore[attr-defined]
         print(f"error: {message}" if sys.argv[1:] else message, file=sys.stderr)
         code = 2
-    except (ValueError, StoreError) as error:
+    except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         code = 2
     except (KeyboardInterrupt, typer.Abort):

@@ -18,7 +18,7 @@ _EVERY = 10.0  # seconds between plain lines
 
 @dataclass(frozen=True)
 class Shown:
-    """The callbacks for `experiments.run`: done, failed, running, the time left; and lines."""
+    """The callbacks for `experiments.run`: done, failed, the time left; and lines."""
 
     update: Callback
     notice: Callable[[str], None]
@@ -45,8 +45,8 @@ def shown_progress(name: str) -> Iterator[Shown]:
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(name, total=None, note="")
 
-        def update(done: int, failed: int, total: int, running: int) -> None:
-            note = f"{running} running" + (f", {failed} failed" if failed else "")
+        def update(done: int, failed: int, total: int) -> None:
+            note = f"{failed} failed" if failed else ""
             bar.update(task, completed=done + failed, total=total, note=note)
 
         yield Shown(update, notice)
@@ -56,7 +56,7 @@ def _plain_lines(name: str) -> Callback:
     started = last = time.monotonic()
     first: int | None = None
 
-    def update(done: int, failed: int, total: int, running: int) -> None:
+    def update(done: int, failed: int, total: int) -> None:
         nonlocal last, first
         now = time.monotonic()
         first = done if first is None else first
@@ -65,7 +65,7 @@ def _plain_lines(name: str) -> Callback:
         last = now
         fresh, left = done + failed - first, total - done - failed
         guess = f", about {(now - started) / fresh * left:.0f} s left" if fresh else ""
-        line = f"{name}: {done} of {total} done, {failed} failed, {running} running{guess}"
+        line = f"{name}: {done} of {total} done, {failed} failed{guess}"
         print(line, file=sys.stderr, flush=True)
 
     return update

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from extremal import experiments as ex
 from extremal.cli.asked import say
-from extremal.cli.progress import shown_progress
-from extremal.experiments import Estimate, Experiment, RunReport, Store, Trial
-from extremal.experiments.runner import executor_for
+from extremal.experiments import Estimate, Experiment
+from extremal.experiments.running.run_trials import check_run_options
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder that holds the runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -27,7 +24,9 @@ ClusterOption = Annotated[
     str | None,
     typer.Option(help="A Dask scheduler, tcp://host:8786: trials run on its workers."),
 ]
-RetriesOption = Annotated[int, typer.Option(help="How often a trial is tried again that dies.")]
+ThreadsOption = Annotated[
+    int, typer.Option(help="Torch threads of each trial; more may change last digits.")
+]
 DryOption = Annotated[
     bool, typer.Option("--dry-run", help="Only say how many trials are left and what they cost.")
 ]
@@ -35,34 +34,13 @@ _FAILURES = 5  # how many are printed
 _HOUR = 3600.0
 
 
-def check_asked(jobs: int | None, cluster: str | None, retries: int) -> None:
+def check_asked(jobs: int | None, cluster: str | None, threads: int) -> None:
     """ValueError where a run would refuse its options, before anything is begun."""
     if cluster is not None and jobs is not None:
         raise ValueError(
-            f"--jobs must be left out with --cluster, whose workers have threads, got {jobs}"
+            f"--jobs must be left out with --cluster, whose workers are counted there, got {jobs}"
         )
-    executor_for(1 if jobs is None else jobs, cluster, retries)
-
-
-def carry_out(
-    name: str,
-    trials: Sequence[Trial],
-    store: Store,
-    jobs: int | None,
-    cluster: str | None,
-    retries: int,
-) -> RunReport:
-    """Run the trials, with a progress bar."""
-    with shown_progress(name) as shown:
-        return ex.run(
-            trials,
-            store,
-            jobs=cores() if jobs is None else jobs,
-            cluster=cluster,
-            progress=shown.update,
-            notice=shown.notice,
-            retries=retries,
-        )
+    check_run_options(1 if jobs is None else jobs, cluster, threads)
 
 
 def tell_estimate(

@@ -14,8 +14,9 @@ from rich.table import Table
 from extremal import experiments as ex
 from extremal.cli.asked import say
 from extremal.cli.runs import JsonOption, OutOption
-from extremal.experiments import Experiment, Store, maintain
+from extremal.experiments import Experiment, Store
 from extremal.experiments.finding import begun, begun_seeds
+from extremal.experiments.storage import maintenance, transfer
 
 app = typer.Typer(
     help="The folder of finished trials: list, check, compact, export, import.",
@@ -35,7 +36,7 @@ def list_trials(out: OutOption = Path("runs"), as_json: JsonOption = False) -> N
 
     Example:  extremal store list
     """
-    rows = maintain.overview(Store(out))
+    rows = maintenance.overview(Store(out))
     if as_json:
         print(json.dumps(rows, indent=2))
         return
@@ -54,7 +55,7 @@ def check(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
 
     Example:  extremal store check
     """
-    found = maintain.check(Store(out))
+    found = maintenance.check(Store(out))
     if not _printed(found, as_json):
         say(f"{found.done} trials done and whole, {found.failed} failed.")
         for path in found.damaged:
@@ -71,9 +72,11 @@ def compact(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
 
     Example:  extremal store compact
     """
-    found = maintain.compact(Store(out))
-    if not _printed(found, as_json):
-        say(f"{found.before} files of trials before, {found.after} now.")
+    count = maintenance.compact(Store(out))
+    if as_json:
+        print(json.dumps({"packed": count}, indent=2))
+    else:
+        say(f"{count} files of trials were packed.")
 
 
 @app.command()
@@ -93,7 +96,7 @@ def export(
     keys = None
     if experiment:
         keys = [key for name in experiment for key in _keys(ex.get(name), out)]
-    count = maintain.export(Store(out), file, keys)
+    count = transfer.export(Store(out), file, keys)
     if as_json:
         print(json.dumps({"trials": count, "file": str(file)}, indent=2))
     else:
@@ -112,7 +115,7 @@ def _keys(experiment: Experiment, out: Path) -> list[str]:
 
 
 @app.command(name="import")
-def merge(
+def import_trials(
     source: Annotated[Path, typer.Argument(help="A file of `export`, or another runs folder.")],
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
@@ -123,7 +126,7 @@ def merge(
 
     Example:  extremal store import mine.tar
     """
-    found = maintain.merge(Store(out), source)
+    found = transfer.import_trials(Store(out), source)
     if not _printed(found, as_json):
         say(f"{found.added} trials added, {found.known} were here.")
         for name in found.damaged:

@@ -10,22 +10,23 @@ from typing import Annotated
 import typer
 
 from extremal import experiments as ex
-from extremal import report
 from extremal.cli.asked import say
+from extremal.cli.progress import shown_progress
 from extremal.cli.runs import (
     ClusterOption,
     DryOption,
     JobsOption,
     JsonOption,
     OutOption,
-    RetriesOption,
-    carry_out,
+    ThreadsOption,
     check_asked,
+    cores,
     note,
     tell_estimate,
     tell_failures,
 )
-from extremal.experiments import Experiment, Store
+from extremal.experiments import Store
+from extremal.experiments.finding import report_files
 
 
 def add_to(app: typer.Typer) -> None:
@@ -37,7 +38,7 @@ def sweep(
     file: Annotated[Path, typer.Argument(help="A TOML file; docs/clusters.md shows one.")],
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
-    retries: RetriesOption = 1,
+    threads: ThreadsOption = 1,
     dry_run: DryOption = False,
     out: OutOption = Path("runs"),
     as_json: JsonOption = False,
@@ -49,37 +50,28 @@ def sweep(
 
     Example:  extremal sweep spread.toml --dry-run
     """
-    check_asked(jobs, cluster, retries)
+    check_asked(jobs, cluster, threads)
     sys.path.insert(0, str(file.absolute().parent))
     record = ex.read_sweep(file)
-    trials, store = record.trials("paper"), Store(out)
     if dry_run:
-        tell_estimate(record.name, ex.estimate(trials, store), jobs, cluster, as_json)
+        found = ex.estimate(record.trials("paper"), Store(out))
+        tell_estimate(record.name, found, jobs, cluster, as_json)
         return
-    done = carry_out(record.name, trials, store, jobs, cluster, retries)
-    _tell(record, store, out / record.name, as_json)
-    if done.failed:
-        raise typer.Exit(1)
-
-
-def _tell(record: Experiment, store: Store, folder: Path, as_json: bool) -> None:
-    """Write the table, the summary, the figure and the page, and say where they are."""
-    rows = ex.sweep_rows(record, store)
-    files = report.save_rows(rows, folder)
-    if len(files) == 1:
+    how = {"jobs": jobs or cores(), "cluster": cluster, "threads": threads}
+    with shown_progress(record.name) as bar:
+        told = {"progress": bar.update, "notice": bar.notice}
+        summary, rows = ex.run_sweep(record, out, **told, **how)
+    files = report_files(out / record.name)
+    if not any(path.suffix == ".parquet" for path in files):
         note("no Parquet file without pyarrow: python -m pip install 'extremal[parquet]'")
-    drawn = ex.with_plots(record, store)
-    summary = ex.summarise(drawn, "paper", store)
-    ex.write_summary(folder / "summary.json", summary)
-    files.append(folder / "summary.json")
-    if drawn.panels:
-        files += report.write_report(summary, folder)
     if as_json:
-        told = {"experiment": record.name, "trials": summary["trials"], "rows": rows}
-        print(json.dumps({**told, "files": [str(path) for path in files]}, indent=2))
-        return
-    tell_failures(record, summary)
-    if not drawn.panels:
-        say("No plots: no axis has numbers, or no trial is done.")
-    for path in files:
-        print(path)
+        shown = {"experiment": record.name, "trials": summary["trials"], "rows": rows}
+        print(json.dumps({**shown, "files": [str(path) for path in files]}, indent=2))
+    else:
+        tell_failures(record, summary)
+        if not summary["panels"]:
+            say("No plots: no axis has numbers, or no trial is done.")
+        for path in files:
+            print(path)
+    if summary["trials"]["failed"]:
+        raise typer.Exit(1)

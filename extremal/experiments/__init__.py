@@ -1,8 +1,6 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
-from extremal.experiments.connection import ClusterError
-from extremal.experiments.estimate import Estimate, estimate
-from extremal.experiments.files import StoreError
+from extremal._files import FileError
 from extremal.experiments.movies import film
 from extremal.experiments.record import (
     MARKS,
@@ -23,9 +21,12 @@ from extremal.experiments.record import (
     Setting,
     Settings,
 )
-from extremal.experiments.registry import get, names, register
-from extremal.experiments.runner import Progress, RunReport, run
-from extremal.experiments.store import Store, Stored
+from extremal.experiments.registry import find_study, get, names
+from extremal.experiments.reproduce import reproduce, run_sweep
+from extremal.experiments.running.cost_estimate import Estimate, estimate
+from extremal.experiments.running.dask_cluster import ClusterError
+from extremal.experiments.running.run_trials import Progress, RunReport, run
+from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.summary import load_summary, summarise, write_summary
 from extremal.experiments.sweep import read_sweep, sweep_rows, with_plots
 from extremal.experiments.trial import Outcome, Study, Trial
@@ -40,6 +41,7 @@ __all__ = [
     "Diagram",
     "Estimate",
     "Experiment",
+    "FileError",
     "Heat",
     "Line",
     "Mark",
@@ -54,18 +56,19 @@ __all__ = [
     "Setting",
     "Settings",
     "Store",
-    "StoreError",
-    "Stored",
+    "StoredTrial",
     "Study",
     "Trial",
     "estimate",
     "film",
+    "find_study",
     "get",
     "load_summary",
     "names",
     "read_sweep",
-    "register",
+    "reproduce",
     "run",
+    "run_sweep",
     "summarise",
     "sweep_rows",
     "with_plots",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from extremal._check import require
+from extremal._files import read_whole, write_whole
 from extremal.experiments.record import Experiment
-from extremal.experiments.store import Store
+from extremal.experiments.storage.store import Store
 from extremal.experiments.summary import load_summary, summarise
 
 BEGUN = "begun.json"
@@ -34,6 +36,28 @@ def begun_seeds(experiment: Experiment, scale: str, out: Path) -> int | None:
     return found
 
 
+def add_start_note(folder: Path, seeds: int | None) -> bytes | None:
+    """Note in a run's folder that it was begun, and with how many seeds; `show` reads it.
+
+    Returns the note of an earlier run.
+    """
+    earlier = read_whole(folder / BEGUN)
+    write_whole(folder / BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
+    return earlier
+
+
+def restore_start_note(folder: Path, earlier: bytes | None, out: Path) -> None:
+    """Leave things as before `add_start_note`, so that `show` does not find an empty run."""
+    if earlier is not None:
+        write_whole(folder / BEGUN, earlier)
+        return
+    with suppress(OSError):  # Folders with other files stay.
+        (folder / BEGUN).unlink()
+        while folder != out:
+            folder.rmdir()
+            folder = folder.parent
+
+
 def from_runs(
     experiment: Experiment, scales: Iterable[str], out: Path
 ) -> tuple[dict[str, Any], list[Path]] | None:
@@ -54,6 +78,16 @@ def from_shipped(
         path = shipped_file(experiment, scale)
         if path is not None:
             return load_summary(path), sorted(path.parent.glob(f"{scale}.*"))
+    return None
+
+
+def from_summary(
+    name: str, scales: Iterable[str], out: Path
+) -> tuple[dict[str, Any], list[Path]] | None:
+    """A sweep or the first scale of a user's record, as it was when it last ended; its files."""
+    for folder in (out / name, *(out / name / scale for scale in scales)):
+        if (folder / "summary.json").is_file():
+            return load_summary(folder / "summary.json"), report_files(folder)
     return None
 
 

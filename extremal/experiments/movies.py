@@ -7,7 +7,7 @@ from typing import Any
 from extremal._check import require
 from extremal.experiments.panels import check_where, look_up, matching
 from extremal.experiments.record import Experiment, Movie, Scale, Scene
-from extremal.experiments.store import Store, Stored
+from extremal.experiments.storage.store import Store, StoredTrial
 
 
 def film(
@@ -43,7 +43,7 @@ def film(
     }
 
 
-def _scene(movie: Movie, scene: Scene, stored: Stored) -> dict[str, Any]:
+def _scene(movie: Movie, scene: Scene, stored: StoredTrial) -> dict[str, Any]:
     times, loss = look_up(movie.times, stored), look_up(movie.loss, stored)
     for name, values in ((movie.times, times), (movie.loss, loss)):
         require(isinstance(values, list) and len(values) > 0, name, "be a list of numbers", values)

@@ -20,7 +20,7 @@ from extremal.experiments.record import (
     Scene,
     Settings,
 )
-from extremal.experiments.store import Stored
+from extremal.experiments.storage.store import StoredTrial
 from extremal.experiments.trial import Trial
 
 _MISSING = "no trial of it is done yet"
@@ -34,7 +34,7 @@ def check_where(name: str, where: Mapping[str, Any], trials: Sequence[Trial]) ->
         require(key in known, f"where of {name!r}", rule, key)
 
 
-def matching(where: Mapping[str, Any], found: Sequence[Stored]) -> list[Stored]:
+def matching(where: Mapping[str, Any], found: Sequence[StoredTrial]) -> list[StoredTrial]:
     """Those whose parameters equal `where`; floats exactly."""
     return [
         stored
@@ -43,7 +43,7 @@ def matching(where: Mapping[str, Any], found: Sequence[Stored]) -> list[Stored]:
     ]
 
 
-def look_up(name: str, stored: Stored) -> Any:
+def look_up(name: str, stored: StoredTrial) -> Any:
     """A value by name, from the trial's numbers or else its arrays (as nested lists)."""
     if name in stored.numbers:
         return stored.numbers[name]
@@ -66,8 +66,8 @@ def spread(values: Sequence[Any]) -> tuple[float, float, float]:
 def resolve(
     panel: Panel,
     trials: Sequence[Trial],
-    done: Sequence[Stored],
-    failed: Sequence[Stored],
+    done: Sequence[StoredTrial],
+    failed: Sequence[StoredTrial],
     settings: Settings,
 ) -> dict[str, Any]:
     """The panel as plain data with 6 digits, or one of kind "missing" where nothing is there."""
@@ -106,7 +106,7 @@ def round_off(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str, Any]:
+def _line(panel: Line, found: Sequence[StoredTrial], settings: Settings) -> dict[str, Any]:
     values = _distinct([stored.trial.params[panel.by] for stored in found]) if panel.by else [None]
     series = []
     for name in panel.y:
@@ -129,7 +129,7 @@ def _line(panel: Line, found: Sequence[Stored], settings: Settings) -> dict[str,
     return {"kind": "line", **axes, "series": series, "marks": marks}
 
 
-def _curve(x: str, y: str, chosen: Sequence[Stored]) -> dict[str, Any]:
+def _curve(x: str, y: str, chosen: Sequence[StoredTrial]) -> dict[str, Any]:
     """Mean, minimum and maximum at each x, and the fewest trials (n) that are behind a point."""
     columns = [look_up(y, stored) for stored in chosen]
     if isinstance(columns[0], list):
@@ -176,13 +176,13 @@ def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _bars(panel: Bars, stored: Stored) -> dict[str, Any]:
+def _bars(panel: Bars, stored: StoredTrial) -> dict[str, Any]:
     heights = look_up(panel.y, stored)
     require(isinstance(heights, list), panel.y, "be a list", heights)
     return {"kind": "bars", "xlabel": panel.xlabel, "ylabel": panel.ylabel, "y": heights}
 
 
-def _heat(panel: Heat, stored: Stored) -> dict[str, Any]:
+def _heat(panel: Heat, stored: StoredTrial) -> dict[str, Any]:
     z = _matrix(panel.z, look_up(panel.z, stored))
     columns = None if panel.columns is None else look_up(panel.columns, stored)
     width = len(z[0]) if z else 0
@@ -199,7 +199,7 @@ def _heat(panel: Heat, stored: Stored) -> dict[str, Any]:
     }
 
 
-def _diagram(panel: Diagram, found: Sequence[Stored]) -> dict[str, Any]:
+def _diagram(panel: Diagram, found: Sequence[StoredTrial]) -> dict[str, Any]:
     """A heat map with names for rows and columns and, perhaps, cells that are fenced off."""
     columns, rows = (
         sorted(_distinct([stored.trial.params[name] for stored in found]))
@@ -219,7 +219,7 @@ def _diagram(panel: Diagram, found: Sequence[Stored]) -> dict[str, Any]:
     return {"kind": "heat", **axes, "z": means(panel.z), **names}
 
 
-def _scene(panel: Scene, stored: Stored) -> dict[str, Any]:
+def _scene(panel: Scene, stored: StoredTrial) -> dict[str, Any]:
     clouds, dims = [], set()
     for cloud in panel.clouds:
         points = _matrix(cloud.points, look_up(cloud.points, stored))
@@ -233,7 +233,7 @@ def _scene(panel: Scene, stored: Stored) -> dict[str, Any]:
     return {"kind": "scene", "dim": dims.pop(), "clouds": clouds}
 
 
-def _pictures(panel: Pictures, stored: Stored) -> dict[str, Any]:
+def _pictures(panel: Pictures, stored: StoredTrial) -> dict[str, Any]:
     """Rows of images in 8 bits, each as the base64 of its bytes."""
     rows, shapes = [], set()
     for name, label in panel.images.items():

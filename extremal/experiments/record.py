@@ -223,8 +223,7 @@ class Experiment:
     `settings` are those of the paper; `quick` and `smoke` override some of them (such values are
     ours, chosen for time). A setting named in `axes` holds a list, and the trials are the product
     of the axes and of `seeds` repetitions. Where an axis is a list of mappings, each of its points
-    sets the parameters that it names, in place of one of the axis's own name. `threads` and
-    `memory` (GiB, at most) are what each of its trials needs of a machine.
+    sets the parameters that it names, in place of one of the axis's own name.
     """
 
     name: str
@@ -241,8 +240,6 @@ class Experiment:
     notes: str = ""
     version: int = 1  # of the study: raise it when the study computes something else
     movie: Movie | None = None
-    threads: int = 1
-    memory: float = 1.0
 
     def at(self, scale: Scale) -> dict[str, Any]:
         """The settings at a scale, as plain values."""
@@ -270,9 +267,8 @@ class Experiment:
         repeats = values.pop("seeds", 1) if seeds is None else integer("seeds", seeds, minimum=1)
         values.pop("seeds", None)
         axes = [_points(axis, values.pop(axis)) for axis in self.axes]
-        rest = (self.version, self.threads, self.memory)
         return [
-            Trial(self.study, values | dict(itertools.chain(*point)), seed, *rest)
+            Trial(self.study, values | dict(itertools.chain(*point)), seed, self.version)
             for point in itertools.product(*axes)
             for seed in range(repeats)
         ]

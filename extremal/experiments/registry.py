@@ -1,78 +1,168 @@
-"""The experiments by name: those of `papers/`, which are found by path, and the user's own.
+"""The experiments and studies of the package by name, and records in files of the user's own.
 
-``papers/min_vidal_2024/figure_2.py`` is "min-vidal-2024/figure-2" and ``papers/demo.py`` is
-"demo"; each such module has a record named `experiment`. Names with a leading underscore are no
-experiments.
+The tables say where things are as "module:attribute", below ``papers`` and below ``studies``; a
+module is imported when somebody asks for what it holds. The ids of studies are part of trials'
+keys: files and functions may move and get other names, an id stays what it was at first.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
-import pkgutil
+import sys
 from pathlib import Path
+from typing import Any
 
 from extremal._check import require
 from extremal.experiments.record import Experiment
+from extremal.experiments.trial import Study
 
-_PACKAGE = "extremal.experiments.papers"
-_FOLDER = Path(__file__).parent / "papers"
-_registered: dict[str, Experiment] = {}
+RECORDS = {
+    "demo": "demo:experiment",
+    "li-2022/generalisation": "li_2022.generalisation:experiment",
+    "li-2022/memorisation": "li_2022.memorisation:experiment",
+    "li-2022/overfitting": "li_2022.overfitting:experiment",
+    "li-2022/separation": "li_2022.separation:experiment",
+    "li-2022/separation-folders": "li_2022.separation_folders:experiment",
+    "li-2025-averaging/ablations": "li_2025_averaging.ablations:experiment",
+    "li-2025-averaging/dynamics": "li_2025_averaging.dynamics:experiment",
+    "li-2025-averaging/figure-1": "li_2025_averaging.figure_1:experiment",
+    "li-2025-averaging/figure-2": "li_2025_averaging.figure_2:experiment",
+    "li-li-2025/features": "li_li_2025.features:experiment",
+    "li-li-2025/figure-3": "li_li_2025.figure_3:experiment",
+    "li-li-2025/real-dynamics": "li_li_2025.real_dynamics:experiment",
+    "li-li-2025/table-2": "li_li_2025.table_2:experiment",
+    "li-li-2025/transition": "li_li_2025.transition:experiment",
+    "min-vidal-2024/figure-1": "min_vidal_2024.figure_1:experiment",
+    "min-vidal-2024/figure-2": "min_vidal_2024.figure_2:experiment",
+    "min-vidal-2024/figure-3": "min_vidal_2024.figure_3:experiment",
+    "min-vidal-2024/figure-3-fashion-mnist": "min_vidal_2024.figure_3_fashion_mnist:experiment",
+    "min-vidal-2024/figure-4": "min_vidal_2024.figure_4:experiment",
+    "min-vidal-2024/figure-4-cifar10": "min_vidal_2024.figure_4_cifar10:experiment",
+    "min-vidal-2024/figure-5": "min_vidal_2024.figure_5:experiment",
+    "min-vidal-2024/figure-6": "min_vidal_2024.figure_6:experiment",
+    "min-vidal-2024/figure-6-fashion-mnist": "min_vidal_2024.figure_6_fashion_mnist:experiment",
+    "min-vidal-2024/figure-7": "min_vidal_2024.figure_7:experiment",
+    "min-vidal-2024/flow-fidelity": "min_vidal_2024.flow_fidelity:experiment",
+    "min-vidal-2024/lemma-1": "min_vidal_2024.lemma_1:experiment",
+    "min-vidal-2024/table-1": "min_vidal_2024.table_1:experiment",
+    "min-vidal-2024/table-1-fashion-mnist": "min_vidal_2024.table_1_fashion_mnist:experiment",
+    "min-vidal-2024/theorem-1": "min_vidal_2024.theorem_1:experiment",
+    "min-vidal-2024/theorem-2": "min_vidal_2024.theorem_2:experiment",
+    "min-vidal-2025/alignment": "min_vidal_2025.alignment:experiment",
+    "min-vidal-2025/figure-2": "min_vidal_2025.figure_2:experiment",
+    "min-vidal-2025/figure-7": "min_vidal_2025.figure_7:experiment",
+    "min-vidal-2025/theorem": "min_vidal_2025.theorem:experiment",
+    "open-questions/activation": "open_questions.activation:experiment",
+    "open-questions/algorithm": "open_questions.algorithm:experiment",
+    "open-questions/correlation": "open_questions.correlation:experiment",
+    "open-questions/critical-radius": "open_questions.critical_radius:experiment",
+    "open-questions/depth": "open_questions.depth:experiment",
+    "open-questions/initialisation": "open_questions.initialisation:experiment",
+    "open-questions/p-sweep": "open_questions.p_sweep:experiment",
+    "open-questions/training-time": "open_questions.training_time:experiment",
+}
+"""The records of the package: the name of an experiment, and where it is."""
+
+STUDIES = {
+    "extremal.experiments.studies.activation:activation": "activation:activation",
+    "extremal.experiments.studies.algorithm:algorithm": "algorithm:algorithm",
+    "extremal.experiments.studies.alignment:alignment": "alignment:alignment",
+    "extremal.experiments.studies.averaging:ablation": "averaging:ablation",
+    "extremal.experiments.studies.averaging:averaging": "averaging:averaging",
+    "extremal.experiments.studies.averaging:dynamics": "averaging:dynamics",
+    "extremal.experiments.studies.clusters:clusters": "clusters:clusters",
+    "extremal.experiments.studies.comparison:comparison": "comparison:comparison",
+    "extremal.experiments.studies.conjecture:conjecture": "conjecture:conjecture",
+    "extremal.experiments.studies.critical:critical": "critical:critical",
+    "extremal.experiments.studies.depth:depth": "depth:depth",
+    "extremal.experiments.studies.drift:drift": "drift:drift",
+    "extremal.experiments.studies.features:features": "features:features",
+    "extremal.experiments.studies.finer:finer": "finer:finer",
+    "extremal.experiments.studies.images:images": "images:images",
+    "extremal.experiments.studies.learned:learned": "learned:learned",
+    "extremal.experiments.studies.memorisation:memorisation": "memorisation:memorisation",
+    "extremal.experiments.studies.optimal:optimal": "optimal:optimal",
+    "extremal.experiments.studies.overfitting:overfitting": "overfitting:overfitting",
+    "extremal.experiments.studies.patches:patches": "patches:patches",
+    "extremal.experiments.studies.patches:window": "patches:window",
+    "extremal.experiments.studies.phases:phases": "phases:phases",
+    "extremal.experiments.studies.plane:plane": "plane:plane",
+    "extremal.experiments.studies.real_features:real_features": "real_features:real_features",
+    "extremal.experiments.studies.reference:reference": "reference:reference",
+    "extremal.experiments.studies.separation:separation": "separation:separation",
+    "extremal.experiments.studies.smallest_width:smallest_width": "smallest_width:smallest_width",
+    "extremal.experiments.studies.stages:stages": "stages:stages",
+    "extremal.experiments.studies.training_time:training_time": "training_time:training_time",
+}
+"""The studies of the package: the id, which is part of trials' keys, and where its function is."""
 
 
 def names() -> list[str]:
-    """The names of all experiments, in order; none of them is imported for it."""
-    return sorted({*_shipped(), *_registered})
+    """The names of the package's experiments, in order; none of them is imported for it."""
+    return sorted(RECORDS)
 
 
 def get(name: str) -> Experiment:
-    """The experiment of that name; ValueError with the nearest names where there is none."""
-    if name in _registered:
-        return _registered[name]
-    module = _shipped().get(name)
-    if module is None:
+    """The experiment of that name, or the one in a file of the user's: "my_record.py".
+
+    Of several records in a file one is named: "my_record.py:record". ValueError with the nearest
+    names where there is no such experiment.
+    """
+    file, _, attribute = name.partition(".py:") if ".py:" in name else (name, "", "")
+    if attribute or name.endswith(".py"):
+        return _from_file(Path(f"{file}.py" if attribute else file), attribute)
+    if name not in RECORDS:
         raise ValueError(_unknown(name))
-    found = getattr(importlib.import_module(module), "experiment", None)
-    require(isinstance(found, Experiment), f"experiment in {module}", "be an Experiment", found)
-    assert isinstance(found, Experiment)
+    found = _imported(f"extremal.experiments.papers.{RECORDS[name]}")
+    require(isinstance(found, Experiment), RECORDS[name], "be an Experiment", found)
+    record: Experiment = found
+    return record
+
+
+def find_study(study: str) -> Study:
+    """The function of an id: that of the table, else (a user's own) "module:function" as it is."""
+    inside = STUDIES.get(study)
+    found: Study = _imported(study if inside is None else f"extremal.experiments.studies.{inside}")
     return found
 
 
-def register(experiment: Experiment) -> None:
-    """Add an experiment for this process; registering a name again replaces the earlier one."""
-    require(isinstance(experiment, Experiment), "experiment", "be an Experiment", experiment)
-    free = experiment.name not in _shipped()
-    require(free, "name", "differ from the experiments that are there", experiment.name)
-    _registered[experiment.name] = experiment
+def _imported(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(importlib.import_module(module), attribute)
 
 
-def _shipped() -> dict[str, str]:
-    """Name to module path, from the files' names alone."""
-    found = {}
-    for entry in _modules(_FOLDER):
-        if entry.ispkg:
-            for inner in _modules(_FOLDER / entry.name):
-                if not inner.ispkg:
-                    found[_hyphens(f"{entry.name}/{inner.name}")] = (
-                        f"{_PACKAGE}.{entry.name}.{inner.name}"
-                    )
-        else:
-            found[_hyphens(entry.name)] = f"{_PACKAGE}.{entry.name}"
-    return found
+def _from_file(path: Path, attribute: str) -> Experiment:
+    """The record in a Python file, which is imported by its name, as its processes do."""
+    require(path.is_file(), "record", "be a file that is there", path)
+    require(path.stem.isidentifier(), "record", "be a file with a module's name", path.name)
+    sys.path.insert(0, str(path.absolute().parent))
+    try:
+        module = importlib.import_module(path.stem)
+    except (Exception, SystemExit) as error:  # A user's file may do anything when it is imported.
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} must be a file that can be imported, got {why}") from error
+    same = Path(module.__file__ or "").resolve() == path.resolve()
+    require(same, "record", "be a file whose name no other module has", f"{path.stem}, a module")
+    inside = {key: value for key, value in vars(module).items() if isinstance(value, Experiment)}
+    some = " or ".join(f"{path}:{key}" for key in inside)
+    if attribute:
+        require(attribute in inside, "record", f"be {some or 'in another file'}", attribute)
+        return _checked(inside[attribute])
+    require(bool(inside), str(path), "hold an Experiment", "none")
+    require(len(inside) == 1, str(path), f"hold one Experiment; say which, {some}", len(inside))
+    return _checked(*inside.values())
 
 
-def _modules(folder: Path) -> list[pkgutil.ModuleInfo]:
-    entries = pkgutil.iter_modules([str(folder)])
-    return [entry for entry in entries if not entry.name.startswith("_")]
-
-
-def _hyphens(name: str) -> str:
-    return name.replace("_", "-")
+def _checked(record: Experiment) -> Experiment:
+    """A user's record, whose results must not be taken for those of the package's own."""
+    require(record.name not in RECORDS, "name", "differ from the package's own", record.name)
+    return record
 
 
 def _unknown(name: str) -> str:
     known = names()
-    wanted = _hyphens(name.lower())
+    wanted = name.lower().replace("_", "-")
     close = [other for other in known if wanted and wanted in other]
     close = close[:3] or difflib.get_close_matches(wanted, known, n=3, cutoff=0.5)
     hint = f": did you mean {' or '.join(close)}?" if close else ""

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from extremal._check import require
-from extremal.experiments.files import StoreError, json_file, read_whole, write_whole
+from extremal._files import FileError, json_file, read_whole, write_whole
 from extremal.experiments.fit import FITS
 from extremal.experiments.panels import check_where, look_up, matching, resolve, spread
 from extremal.experiments.record import MARKS, Claim, Experiment, Scale, Settings
-from extremal.experiments.store import Store, Stored
+from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial
 
 _NORMAL = 1.959964  # the normal distribution's 97.5 % quantile
@@ -59,14 +59,14 @@ def summarise(
 
 def write_summary(path: str | Path, summary: dict[str, Any]) -> None:
     """Write a summary as JSON, whole or not at all."""
-    write_whole(Path(path), json_file(summary))
+    write_whole(Path(path), json_file(summary), make_folders=True)
 
 
 def load_summary(path: str | Path) -> dict[str, Any]:
     """Read a summary that `write_summary` wrote."""
     data = read_whole(Path(path))
     if data is None:
-        raise StoreError(f"cannot read {path}: no such file")
+        raise FileError(f"cannot read {path}: no such file")
     try:
         summary = json.loads(data)
     except ValueError as error:
@@ -78,7 +78,7 @@ def load_summary(path: str | Path) -> dict[str, Any]:
 
 
 def _row(
-    claim: Claim, trials: Sequence[Trial], done: Sequence[Stored], settings: Settings
+    claim: Claim, trials: Sequence[Trial], done: Sequence[StoredTrial], settings: Settings
 ) -> dict[str, Any]:
     """Ours against published: the mean over the matching trials, with minimum and maximum."""
     published, tolerance = _published(claim, trials, done, settings)
@@ -107,7 +107,7 @@ def _row(
 
 
 def _published(
-    claim: Claim, trials: Sequence[Trial], done: Sequence[Stored], settings: Settings
+    claim: Claim, trials: Sequence[Trial], done: Sequence[StoredTrial], settings: Settings
 ) -> tuple[float, float]:
     """The value to compare with and the tolerance; NaN where there is none.
 
@@ -126,7 +126,7 @@ def _published(
     return float(value), claim.tolerance
 
 
-def _least_lead(claim: Claim, others: Mapping[str, Any], done: Sequence[Stored]) -> float:
+def _least_lead(claim: Claim, others: Mapping[str, Any], done: Sequence[StoredTrial]) -> float:
     """The least difference to the trial of the same seed among `others`; NaN where one lacks it."""
     sides = [matching(where, done) for where in (claim.where, others)]
     ours, theirs = ({one.trial.seed: look_up(claim.value, one) for one in side} for side in sides)
@@ -138,7 +138,7 @@ def _least_lead(claim: Claim, others: Mapping[str, Any], done: Sequence[Stored])
 
 
 def _spread(
-    claim: Claim, where: Mapping[str, Any], trials: Sequence[Trial], done: Sequence[Stored]
+    claim: Claim, where: Mapping[str, Any], trials: Sequence[Trial], done: Sequence[StoredTrial]
 ) -> tuple[float | None, float | None, float | None]:
     """Mean, minimum and maximum of the claim's value over the matching trials, or an interval."""
     check_where(claim.quantity, where, trials)
@@ -153,7 +153,7 @@ def _spread(
 
 
 def _fitted(
-    claim: Claim, found: Sequence[Stored]
+    claim: Claim, found: Sequence[StoredTrial]
 ) -> tuple[float | None, float | None, float | None]:
     """The slope of one fit to the points of all these trials, and the ends of its interval."""
     if not found:

@@ -30,14 +30,14 @@ from pathlib import Path
 from typing import Any
 
 from extremal._check import choice, integer, number, require
-from extremal.experiments.files import StoreError, read_whole
+from extremal._files import FileError, read_whole
 from extremal.experiments.record import SCALES, Experiment, Line, Setting
-from extremal.experiments.registry import get
-from extremal.experiments.store import Store, Stored
+from extremal.experiments.registry import find_study, get
+from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial
 
-_KEYS = {"name", "title", "experiment", "function", "scale", "seeds", "version", "threads"}
-_TABLES = {"memory", "settings", "axes", "plots"}
+_KEYS = {"name", "title", "experiment", "function", "scale", "seeds", "version"}
+_TABLES = {"settings", "axes", "plots"}
 _RANGE = {"from", "to", "steps", "log"}
 _PLOT = {"x", "y", "by", "log", "title", "where"}
 _MOST_PLOTS = 6
@@ -53,7 +53,7 @@ def read_sweep(path: str | Path) -> Experiment:
     source = Path(path)
     data = read_whole(source)
     if data is None:
-        raise StoreError(f"cannot read {source}: no such file")
+        raise FileError(f"cannot read {source}: no such file")
     try:
         asked = tomllib.loads(data.decode())
     except ValueError as error:
@@ -73,8 +73,6 @@ def read_sweep(path: str | Path) -> Experiment:
         title=str(asked.get("title", name)),
         panels=tuple(_plot(plot) for plot in _plots(asked)),
         columns=2,
-        threads=integer("threads", asked.get("threads", base.threads), minimum=1),
-        memory=number("memory", asked.get("memory", base.memory), minimum=0.0),
     )
     named.trials("paper")  # what is wrong with its values is said before any work
     return named
@@ -136,7 +134,7 @@ def varied_parameters(experiment: Experiment, trials: Sequence[Trial]) -> dict[s
     return dict(sorted(names.items(), key=lambda item: len(item[1]) == 1))
 
 
-def _row(trial: Trial, varied: list[str], stored: Stored | None) -> dict[str, Any]:
+def _row(trial: Trial, varied: list[str], stored: StoredTrial | None) -> dict[str, Any]:
     row = {name: trial.params.get(name) for name in varied}
     row |= {"seed": trial.seed, "status": "missing" if stored is None else stored.status}
     if stored is not None:
@@ -195,9 +193,9 @@ def _of_function(asked: Mapping[str, Any]) -> Experiment:
     axes = {name: _values(name, value) for name, value in _table(asked, "axes").items()}
     values = _table(asked, "settings") | axes | {"seeds": 1} | _seeds(asked)
     study = str(asked["function"])
-    probe = Trial(study, {}, 0)
+    Trial(study, {}, 0)  # It checks the form of the name.
     try:
-        found = probe.function()
+        found = find_study(study)
     except (Exception, SystemExit) as error:  # The user's module may do anything when imported.
         why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
         raise ValueError(f"function must be one that can be imported, got {why}") from error

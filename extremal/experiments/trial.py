@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import importlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extremal._check import integer, number, require
+from extremal._check import integer, require
 
 
 @dataclass(frozen=True)
@@ -35,17 +34,15 @@ Study = Callable[[Mapping[str, Any], torch.Generator], Outcome]
 class Trial:
     """A study ("module:function"), its parameters (JSON values, finite) and a seed.
 
-    `version` is that of the study: a record raises it when the study computes something else, so
-    that results of the old code are not taken for the new one's. `threads` and `memory` (GiB, at
-    most) are what it needs of a machine; they say where it can run, and are no part of its key.
+    The name of a study is an id, which `registry.find_study` turns into its function. `version` is
+    that of the study: a record raises it when the study computes something else, so that results
+    of the old code are not taken for the new one's.
     """
 
     study: str
     params: Mapping[str, Any]
     seed: int
     version: int = 1
-    threads: int = field(default=1, compare=False)
-    memory: float = field(default=1.0, compare=False)
 
     def __post_init__(self) -> None:
         module, _, name = self.study.partition(":")
@@ -53,8 +50,6 @@ class Trial:
         require(good, "study", "have the form 'module:function'", self.study)
         integer("seed", self.seed, minimum=0)
         integer("version", self.version, minimum=1)
-        integer("threads", self.threads, minimum=1)
-        number("memory", self.memory, minimum=0.0)
         require(isinstance(self.params, Mapping), "params", "be a mapping", self.params)
         for key, value in self.params.items():
             require(isinstance(key, str), "params", "have strings as keys", key)
@@ -72,21 +67,15 @@ class Trial:
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def function(self) -> Study:
-        """The study's function, imported by name."""
-        module, _, name = self.study.partition(":")
-        found: Study = getattr(importlib.import_module(module), name)
-        return found
+    def compute(self, study: Study, threads: int = 1) -> Outcome:
+        """Run the study, this trial's function, with a generator of this trial's seed.
 
-    def compute(self) -> Outcome:
-        """Run the study with a generator seeded by this trial's seed, on `threads` threads.
-
-        One thread unless the record says otherwise, because results must not depend on how many
-        trials share the machine. The study gets a copy of the parameters, so that changing them
-        can't change this trial's key.
+        On one torch thread unless somebody says otherwise, because results must not depend on how
+        many trials share the machine. The study gets a copy of the parameters, so that changing
+        them can't change this trial's key.
         """
-        study, params = self.function(), copy.deepcopy(dict(self.params))
-        with _threads(self.threads):
+        params = copy.deepcopy(dict(self.params))
+        with _threads(threads):
             outcome = study(params, torch.Generator().manual_seed(self.seed))
         require(isinstance(outcome, Outcome), self.study, "return an Outcome", outcome)
         return outcome

@@ -108,7 +108,6 @@ experiment = Experiment(
         Claim("all: peak memory, GB", "peak_memory", 2.0, 0.0, _BOUNDED, rule="below"),
     ),
     version=2,
-    memory=2.0,
     notes=(
         "Exact nearest points of other classes. SVHN and restricted ImageNet, .094 / .110 and "
         ".180 / .224 in the talk, are in `separation-folders`, for a user's own images. A ratio "

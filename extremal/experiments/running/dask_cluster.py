@@ -1,0 +1,214 @@
+"""Trials on a Dask cluster: its scheduler decides what runs where, results come to this client.
+
+What Dask does not do is done here: a trial that may have been blamed for another one's death runs
+once more, alone; a result leaves its worker as soon as it is here, so that nobody computes it again
+when that worker dies; machines with another source or other versions are refused; a scheduler that
+is lost is waited for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import pickle
+import platform
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from extremal._check import require
+from extremal.data import DataError
+from extremal.experiments.registry import STUDIES, find_study
+from extremal.experiments.running.compute_trial import Ended, WorkerDiedError, compute_trial
+from extremal.experiments.storage.trial_file import TrialFile
+from extremal.experiments.trial import Trial
+
+CONNECT_SECONDS = 10.0
+# A scheduler that something restarts, such as systemd or Kubernetes, is there again by then.
+RECONNECT_SECONDS = 120.0
+_PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "dask", "distributed", "cloudpickle")
+Notice = Callable[[str], None]
+Environment = Mapping[str, str]
+"""What a machine must have in common with the client, so that its results are the client's own."""
+
+
+class ClusterError(ValueError):
+    """A cluster can't be used: nobody answers, or its machines have other versions."""
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A trial on its way to a worker, with a user's function by value and the client's versions."""
+
+    trial: Trial
+    threads: int
+    code: bytes | None
+    environment: Environment
+
+    @property
+    def key(self) -> str:
+        """The name by which clients of one scheduler share what several ask for."""
+        rest = repr((self.threads, self.code, self.environment)).encode()
+        # Names that begin alike are queued by the scheduler, not handed out all at once.
+        return f"trial-{self.trial.key}-{hashlib.sha256(rest).hexdigest()[:16]}"
+
+
+def check_cluster(address: str) -> None:
+    """ValueError where this is no address of a scheduler, or Dask is not there."""
+    try:
+        import distributed  # noqa: F401, PLC0415 - an extra
+    except ImportError as error:
+        install = "python -m pip install 'extremal[cluster]'"
+        raise ClusterError(f"--cluster needs Dask, an extra of this package: {install}") from error
+    good = "://" in address and not address.endswith("://")
+    require(good, "cluster", "be an address such as tcp://host:8786", address)
+
+
+def run_on_cluster(trials: Iterable[Trial], address: str, threads: int, notice: Notice) -> Ended:
+    """On the workers of a Dask scheduler, for as long as it is there or comes back."""
+    code = cache(_code_of)
+    every = (_Task(trial, threads, code(trial.study), environment()) for trial in trials)
+    tasks = {task.key: task for task in every}
+    seconds = CONNECT_SECONDS
+    while tasks:
+        try:
+            with _connected(address, seconds) as client:
+                _check_machines(client, notice)
+                for key, found in _ended(client, tasks):
+                    yield tasks.pop(key).trial, found
+        except OSError:  # Dask's word, and this module's, for a connection that is lost
+            notice(f"lost the scheduler at {address}; waiting for it to come back")
+            seconds = RECONNECT_SECONDS
+
+
+@contextmanager
+def _connected(address: str, seconds: float) -> Iterator[Any]:
+    from distributed import Client  # noqa: PLC0415 - an extra
+    from distributed.versions import VersionMismatchWarning  # noqa: PLC0415
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionMismatchWarning)  # `_check_machines` looks.
+            client = Client(address, timeout=seconds, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"no Dask scheduler answers at {address}: {error}") from error
+    with client:
+        yield client
+
+
+def _ended(client: Any, tasks: Mapping[str, _Task]) -> Iterator[tuple[str, TrialFile | Exception]]:
+    """The tasks' keys as they end, and what came of each."""
+    from distributed import as_completed  # noqa: PLC0415 - an extra
+
+    suspects = []
+    futures = client.map(_compute_on_worker, list(tasks.values()), key=list(tasks))
+    for future in as_completed(futures):
+        found = _result(future)
+        if isinstance(found, WorkerDiedError):
+            suspects.append(future)
+            continue
+        yield future.key, found
+        future.release()  # What stays on a worker is computed again if that one dies.
+    for future in suspects:
+        client.retry([future])  # exactly one attempt more
+        yield future.key, _result(future)
+        future.release()
+
+
+def _result(future: Any) -> TrialFile | Exception:
+    """What came of a task, which is waited for; ConnectionError where the scheduler is gone."""
+    from distributed import CancelledError, KilledWorker  # noqa: PLC0415 - an extra
+
+    try:
+        found: TrialFile = future.result()
+        found.check_arrays()
+    except CancelledError as error:
+        raise ConnectionError("the scheduler is gone") from error
+    except KilledWorker as error:
+        where = f"last {error.last_worker.address}"
+        return WorkerDiedError(f"its Dask worker died each time (a crash, or memory; {where})")
+    except (DataError, ClusterError) as error:
+        return error
+    except Exception as error:
+        first = str(error).partition("\n")[0]
+        return ClusterError(f"the cluster can't compute a trial: {type(error).__name__}: {first}")
+    return found
+
+
+def _compute_on_worker(task: _Task) -> TrialFile:
+    """What came of a trial; ClusterError where this worker, which may have come late, differs."""
+    from distributed import get_worker  # noqa: PLC0415 - an extra
+
+    _require_same(f"worker {get_worker().address}", task.environment, environment())
+    study = None if task.code is None else _loaded(task.code)
+    return compute_trial(task.trial, task.threads, study)
+
+
+def _check_machines(client: Any, notice: Notice) -> None:
+    """ClusterError where the scheduler or a worker differs from this client; say who is there."""
+    told = {"the scheduler": client.run_on_scheduler(environment)}
+    told |= client.run(environment, on_error="return")
+    for who, found in told.items():
+        # One that has gone meanwhile is no matter; one that can't answer has no package like ours.
+        there = {"extremal": f"none ({found})"} if isinstance(found, Exception) else found
+        if not isinstance(found, OSError):
+            _require_same(who, environment(), there)
+    counts = client.nthreads()
+    notice(f"cluster {client.scheduler.address}: {len(counts)} workers; {client.dashboard_link}")
+    if not counts:
+        notice("waiting for workers")
+    if max(counts.values(), default=1) > 1:
+        notice("a worker computes one trial at a time: start them with --nthreads 1 --nworkers -1")
+
+
+def _require_same(who: str, ours: Environment, theirs: Environment) -> None:
+    wrong = [f"{k} {v} here, {theirs.get(k)} there" for k, v in ours.items() if theirs.get(k) != v]
+    if wrong:
+        rule = "install the same on both, and run again"
+        raise ClusterError(f"{who} differs from this client: {'; '.join(wrong)}; {rule}")
+
+
+@cache
+def environment() -> Environment:
+    """Versions of Python and packages, and a checksum of this package's source."""
+    found = {"python": platform.python_version(), "extremal": _OUR_SOURCE}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def _code_of(study: str) -> bytes | None:
+    """A user's function by value, so that workers need not have its file and can't have an old one.
+
+    None where workers have it as the client does.
+    """
+    import cloudpickle  # noqa: PLC0415 - comes with Dask
+
+    if study in STUDIES:
+        return None
+    try:
+        function = find_study(study)
+    except Exception:
+        return None  # The worker fails to find it too, and that is stored as the trial's failure.
+    module = inspect.getmodule(function)
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        code: bytes = cloudpickle.dumps(function)
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+    return code
+
+
+# The same function for all its trials, so that what it keeps in memory is kept.
+_loaded = lru_cache(maxsize=8)(pickle.loads)
+# Once, when it is imported: a process that has run for long has what was there at its start.
+_SOURCES = [path.read_bytes() for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
+_OUR_SOURCE = f"source {hashlib.sha256(b''.join(_SOURCES)).hexdigest()[:12]}"

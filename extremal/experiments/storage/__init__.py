@@ -1,0 +1,1 @@
+"""Where results are kept: one file a trial, found again after any crash."""
