@@ -112,7 +112,7 @@ def run(
 
     Example:  extremal run min-vidal-2024/figure-2 --scale quick
     """
-    experiment = ex.get(name)
+    experiment = ex.find_record(name)
     check_asked(jobs, cluster, threads)
     if dry_run:
         trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
@@ -153,7 +153,7 @@ def show(
         raise ValueError(
             f"no sweep of the name {name} has ended in {out}; run it: extremal sweep FILE.toml"
         )
-    experiment = ex.get(name)
+    experiment = ex.find_record(name)
     found = from_runs(experiment, wanted, out) or from_shipped(experiment, wanted)
     if found is None:
         where = f" at scale {scale}" if scale else ""

@@ -95,7 +95,7 @@ def export(
     """
     keys = None
     if experiment:
-        keys = [key for name in experiment for key in _keys(ex.get(name), out)]
+        keys = [key for name in experiment for key in _keys(ex.find_record(name), out)]
     count = transfer.export(Store(out), file, keys)
     if as_json:
         print(json.dumps({"trials": count, "file": str(file)}, indent=2))

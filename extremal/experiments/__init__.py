@@ -21,7 +21,7 @@ from extremal.experiments.record import (
     Setting,
     Settings,
 )
-from extremal.experiments.registry import find_study, get, names
+from extremal.experiments.registry import find_record, find_study, get, names
 from extremal.experiments.reproduce import reproduce, run_sweep
 from extremal.experiments.running.cost_estimate import Estimate, estimate
 from extremal.experiments.running.dask_cluster import ClusterError
@@ -61,6 +61,7 @@ __all__ = [
     "Trial",
     "estimate",
     "film",
+    "find_record",
     "find_study",
     "get",
     "load_summary",

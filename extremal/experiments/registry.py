@@ -104,20 +104,27 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Experiment:
-    """The experiment of that name, or the one in a file of the user's: "my_record.py".
+    """The package's experiment of that name; ValueError with the nearest names where there is none.
 
-    Of several records in a file one is named: "my_record.py:record". ValueError with the nearest
-    names where there is no such experiment.
+    It imports nothing but the package's own modules, so that a name may come from a stranger.
     """
-    file, _, attribute = name.partition(".py:") if ".py:" in name else (name, "", "")
-    if attribute or name.endswith(".py"):
-        return _from_file(Path(f"{file}.py" if attribute else file), attribute)
     if name not in RECORDS:
         raise ValueError(_unknown(name))
     found = _imported(f"extremal.experiments.papers.{RECORDS[name]}")
     require(isinstance(found, Experiment), RECORDS[name], "be an Experiment", found)
     record: Experiment = found
     return record
+
+
+def find_record(name: str) -> Experiment:
+    """The experiment of that name, or the record in a file of the user's, which is imported.
+
+    "my_record.py" has one record; of several one is named, "my_record.py:record".
+    """
+    file, dot, attribute = name.partition(".py")
+    if not dot or (attribute and not attribute.startswith(":")):
+        return get(name)
+    return _from_file(Path(f"{file}.py"), attribute.removeprefix(":"))
 
 
 def find_study(study: str) -> Study:

@@ -13,7 +13,7 @@ from extremal.data import DataError
 from extremal.experiments.finding import add_start_note, restore_start_note
 from extremal.experiments.movies import film
 from extremal.experiments.record import Experiment, Scale
-from extremal.experiments.registry import get
+from extremal.experiments.registry import find_record
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run
 from extremal.experiments.storage.store import Store
@@ -48,7 +48,7 @@ def reproduce(
     seeds: repetitions, in place of the scale's own number.
     jobs, cluster, threads, progress, notice: as for `run`.
     """
-    record = get(name_or_record) if isinstance(name_or_record, str) else name_or_record
+    record = find_record(name_or_record) if isinstance(name_or_record, str) else name_or_record
     require(isinstance(record, Experiment), "name_or_record", "be a name or a record", record)
     good = _NAME.fullmatch(record.name) is not None
     require(good, "name", "be words joined by slashes, as in mine/figure-1", record.name)
