@@ -38,9 +38,10 @@ def overview(store: Store) -> list[dict[str, Any]]:
 def check(store: Store) -> Checked:
     """Read every byte of a store; what is damaged is set aside, and not done any more."""
     store.require_trials()
-    before, keys = len(store.damaged), store.all_keys()
-    found = [trial.done for trial in map(store.load, keys) if trial is not None]
-    damaged = [str(path) for path in store.damaged[before:]]
+    fresh = Store(store.root)  # which has no pack in memory
+    keys = fresh.all_keys()
+    found = [trial.done for trial in map(fresh.load, keys) if trial is not None]
+    damaged = [str(path) for path in fresh.damaged]
     return Checked(sum(found), len(found) - sum(found), damaged, _leftovers(store, set(keys)))
 
 

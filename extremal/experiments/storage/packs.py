@@ -12,11 +12,12 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from extremal._files import FileError, read_whole, write_whole
+from extremal.experiments.storage.trial_file import TrialFile
 
 _log = logging.getLogger(__name__)
 Texts = dict[str, bytes]
@@ -47,60 +48,71 @@ class Packs:
 
     def text(self, key: str) -> bytes | None:
         """The text of the file of the trial with that key, or None."""
-        while True:
-            found = [self.load(path) for path in self.files(key[:2])]
-            if None not in found:  # One of them was merged into another a moment ago: look again.
-                return next((texts[key] for texts in found if texts and key in texts), None)
+        return next((texts[key] for texts in self._texts(key[:2]) if key in texts), None)
 
-    def keys(self) -> Iterator[str]:
+    def keys(self) -> set[str]:
         """The keys of all trials in packs."""
-        for path in self.files():
-            yield from self.load(path) or {}
+        return set[str]().union(*self._texts())
 
     def load(self, path: Path) -> Texts | None:
         """The texts in a pack, or None where it is no longer there.
 
         A damaged one is set aside, and those of its lines that are whole become another pack.
         """
-        if path not in self._loaded:
-            data = read_whole(path)
-            if data is None:
-                return None
-            texts = _whole_lines(data)
-            self._loaded[path] = texts
-            if path.name != _name(path.name[:2], data):
-                _log.warning("damaged pack %s: set aside; %d lines are kept", path, len(texts))
-                self.damaged.append(path)
-                with suppress(FileError, OSError):  # A store that is read-only keeps its files.
-                    if texts:
-                        self.add(path.name[:2], texts)
+        data = None if path in self._loaded else read_whole(path)
+        if data is None:
+            return self._loaded.get(path)
+        whole = path.name == _name(path.name[:2], data)
+        self._loaded[path] = texts = _lines(data, whole)
+        if not whole:
+            _log.warning("damaged pack %s: set aside; %d lines are kept", path, len(texts))
+            self.damaged.append(path)
+            with suppress(FileError, OSError):  # A store that is read-only keeps its files.
+                # Where no line was lost, it is the same pack again, and whole now.
+                if not texts or self.add(path.name[:2], texts) != path:
                     os.replace(path, path.with_name(path.name + ".corrupt"))
-        return self._loaded[path]
+        return texts
 
     def add(self, start: str, texts: Mapping[str, bytes]) -> Path:
         """Write a pack of trials whose keys begin with `start`."""
         data = b"".join(_line(key, texts[key]) for key in sorted(texts))
         path = self.folder / _name(start, data)
         write_whole(path, data, make_folders=True)
+        self._loaded.pop(path, None)  # It is read again when it is next needed.
         return path
+
+    def _texts(self, start: str = "") -> list[Texts]:
+        """The texts in each of the packs of keys that begin like this."""
+        paths, before = self.files(start), list[Path]()
+        while True:
+            found = [texts for texts in map(self.load, paths) if texts is not None]
+            if len(found) == len(paths) or paths == before:
+                return found
+            # One of them was merged into another a moment ago (or is a link to nothing).
+            paths, before = self.files(start), paths
 
 
 def _line(key: str, text: bytes) -> bytes:
-    checksum = hashlib.sha256(text).hexdigest()
-    return json.dumps({"key": key, "sha256": checksum, "file": text.decode()}).encode() + b"\n"
+    entry = {"key": key, "sha256": _sha256(text), "file": text.decode()}
+    return json.dumps(entry).encode() + b"\n"
 
 
 def _name(start: str, data: bytes) -> str:
-    return f"{start}-{hashlib.sha256(data).hexdigest()[:32]}.jsonl"
+    return f"{start}-{_sha256(data)[:32]}.jsonl"
 
 
-def _whole_lines(data: bytes) -> Texts:
-    """The texts of those lines that are whole."""
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _lines(data: bytes, whole: bool) -> Texts:
+    """The texts in a pack, all of them where it is `whole`, else those whose lines are."""
     found: Texts = {}
     for line in data.splitlines():
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             entry = json.loads(line)
-            text = entry["file"].encode()
-            if entry["sha256"] == hashlib.sha256(text).hexdigest():
-                found[str(entry["key"])] = text
+            key, text = entry["key"], entry["file"].encode()
+            # A record that is not of its line's key is a ValueError.
+            if whole or (entry["sha256"] == _sha256(text) and TrialFile(key, text).record):
+                found[key] = text
     return found

@@ -135,7 +135,7 @@ class Store:
     def all_keys(self) -> list[str]:
         """The keys of all trials that the store has anything of, in order."""
         found = {path.stem for path in (self.root / "trials").glob("??/[!.]*.json")}
-        return sorted(found | set(self.packs.keys()))
+        return sorted(found | self.packs.keys())
 
     def prepare(self) -> None:
         """Make the folder, and remove the temporary files that killed processes left long ago."""

@@ -81,10 +81,13 @@ def import_trials(store: Store, source: str | Path) -> Imported:
     if origin.is_dir():
         return _from_folder(store, origin)
     store.prepare()
-    with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as folder:
-        wrong = _unpack(origin, Path(folder))
-        found = _from_folder(store, Path(folder))
-        found.damaged = [f"{origin}: {Path(name).relative_to(folder)}" for name in found.damaged]
+    try:
+        with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as folder:
+            wrong = _unpack(origin, Path(folder))
+            found = _from_folder(store, Path(folder))
+    except OSError as error:
+        raise FileError(f"cannot write {store.root}: {error.strerror or error}") from error
+    found.damaged = [f"{origin}: {Path(name).relative_to(folder)}" for name in found.damaged]
     if wrong:
         raise FileError(f"{wrong}; {found.added} trials were taken" if found.added else wrong)
     return found
