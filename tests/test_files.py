@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import re
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from extremal._files import FileError, as_path, read_whole, write_whole
-from extremal.experiments import Outcome, Store, StoreError, Trial
+from extremal import experiments
+from extremal._files import FileError, as_path, json_file, read_whole, write_whole
+from extremal.experiments import Outcome, Store, Trial
 from extremal.models import PReLUNet
 from extremal.report import save_figure
 
@@ -136,11 +138,33 @@ def test_what_is_no_path_is_named(path):
 
 
 def test_errors_travel_between_processes():
-    for kind in (FileError, StoreError):
-        back = pickle.loads(pickle.dumps(kind("cannot write a: no")))
-        assert (type(back), str(back)) == (kind, "cannot write a: no")
-    assert issubclass(StoreError, FileError)
+    back = pickle.loads(pickle.dumps(FileError("cannot write a: no")))
+    assert (type(back), str(back)) == (FileError, "cannot write a: no")
     assert issubclass(FileError, ValueError)
+    assert experiments.FileError is FileError
+
+
+def test_json_has_a_line_a_key_and_no_nan():
+    content = {"a": 0.1, "b": {"c": [1, None], "d": "é"}}
+    text = json_file(content)
+    assert text == b'{\n"a": 0.1,\n"b": {"c":[1,null],"d":"\\u00e9"}\n}\n'
+    assert json.loads(text) == content
+    with pytest.raises(ValueError, match="JSON compliant"):
+        json_file({"a": float("nan")})
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_file_that_is_to_be_new_leaves_one_that_is_there(links, tmp_path, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    if not links:
+        monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "file"
+    assert write_whole(path, b"first", new=True)
+    assert not write_whole(path, b"second", new=True)
+    assert path.read_bytes() == b"first"
+    assert os.listdir(tmp_path) == ["file"]
 
 
 def test_arrays_that_cannot_be_read_are_not_set_aside_as_damaged(tmp_path, monkeypatch):
@@ -155,7 +179,7 @@ def test_arrays_that_cannot_be_read_are_not_set_aside_as_damaged(tmp_path, monke
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", deny)
-        with pytest.raises(StoreError, match=r"^cannot read .*\.safetensors: Permission denied$"):
+        with pytest.raises(FileError, match=r"^cannot read .*\.safetensors: Permission denied$"):
             store.read(trial)
     assert store.has(trial)
 

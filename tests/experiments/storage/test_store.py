@@ -1,16 +1,20 @@
+"""The store: whole trials or none, found again after crashes and damage, never replaced."""
+
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import logging
 import math
 import os
+import struct
 from pathlib import Path
 
 import pytest
 import torch
 
-from extremal.experiments import Outcome, Store, StoreError, Trial
+from extremal.experiments import FileError, Outcome, Store, Trial
 
 TRIAL = Trial("m:f", {"a": 0.1, "b": [1, 2]}, 7)
 
@@ -121,6 +125,86 @@ def test_what_is_finished_stays(store: Store) -> None:
     assert (stored.numbers, stored.arrays["a"].tolist()) == ({"x": 1}, [1.0])
 
 
+def test_a_failure_does_not_replace_what_another_client_finishes_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.fail(TRIAL, "an earlier one", 0.0)
+    look, looked = store._is_done, list[str]()
+
+    def finished_just_after(key: str) -> bool:
+        looked.append(key)
+        found = look(key)
+        if len(looked) == 1:
+            Store(store.root).write(TRIAL, Outcome({"x": 1}), 0.0)
+        return found
+
+    monkeypatch.setattr(store, "_is_done", finished_just_after)
+    store.fail(TRIAL, "late", 0.0)
+    assert len(looked) == 2
+    assert Store(store.root).has(TRIAL)
+
+
+def test_trials_are_read_and_missed_in_their_order(store: Store) -> None:
+    trials = [Trial("m:f", {"a": k}, 0) for k in range(6)]
+    for k in (4, 1, 3):
+        store.write(trials[k], Outcome({"x": k}), 0.0)
+    store.fail(trials[0], "why", 0.0)
+    assert store.missing(trials) == [trials[0], trials[2], trials[5]]
+    assert [found.trial for found in store.read_all(trials)] == [trials[k] for k in (0, 1, 3, 4)]
+    assert store.all_keys() == sorted(trials[k].key for k in (0, 1, 3, 4))
+
+
+def _by_hand(root: Path, study: str, numbers: str, arrays: bytes | None) -> str:
+    """Write a trial's files as the documentation describes them; its key."""
+    trial = f'"study":"{study}","version":1'
+    identity = f'{{"params":{{"a":0.1,"b":[1,2]}},"seed":7,{trial}}}'
+    key = hashlib.sha256(identity.encode()).hexdigest()
+    held = "null"
+    if arrays is not None:
+        held = f'{{"names":["w"],"sha256":"{hashlib.sha256(arrays).hexdigest()}"}}'
+    rows = [
+        f'"study": "{study}"',
+        '"version": 1',
+        '"params": {"a":0.1,"b":[1,2]}',
+        '"seed": 7',
+        '"status": "done"',
+        f'"numbers": {numbers}',
+        '"reason": ""',
+        f'"arrays": {held}',
+        '"seconds": 1.5',
+        '"versions": {"extremal":"0.0.1","torch":"2.0.0","python":"3.11.0"}',
+    ]
+    body = "{\n" + ",\n".join(rows)
+    checksum = hashlib.sha256(body.encode()).hexdigest()
+    folder = root / "trials" / key[:2]
+    folder.mkdir(parents=True)
+    (folder / f"{key}.json").write_bytes(f'{body},\n"checksum": "{checksum}"\n}}\n'.encode())
+    if arrays is not None:
+        (folder / f"{key}.safetensors").write_bytes(arrays)
+    return key
+
+
+def test_a_folder_of_an_earlier_version_is_read(store: Store) -> None:
+    head = b'{"w":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}'
+    arrays = struct.pack("<Q", len(head)) + head + struct.pack("<2d", 0.5, -3.0)
+    key = _by_hand(store.root, "m:f", '{"x":{"$float":"nan"},"y":[0.5,{"$float":"-inf"}]}', arrays)
+    _by_hand(store.root, "m:g", '{"x":2}', None)
+    (store.root / "index").mkdir()  # which earlier versions had
+    (store.root / "index" / f"{key[:2]}.index").write_bytes(b"anything")
+    assert key == TRIAL.key
+    stored = store.read(TRIAL)
+    assert stored is not None
+    assert math.isnan(stored.numbers["x"])
+    assert stored.numbers["y"] == [0.5, -math.inf]
+    assert stored.arrays["w"].tolist() == [0.5, -3.0]
+    assert (stored.status, stored.seconds) == ("done", 1.5)
+    assert stored.versions == {"extremal": "0.0.1", "torch": "2.0.0", "python": "3.11.0"}
+    plain = store.read(Trial("m:g", TRIAL.params, 7))
+    assert plain is not None
+    assert (plain.numbers, dict(plain.arrays)) == ({"x": 2}, {})
+    assert store.damaged == []
+
+
 def test_any_flipped_byte_of_the_json_is_noticed(store: Store) -> None:
     numbers = {"x": 0.125, "list": [1e-07, math.nan]}
     store.write(TRIAL, Outcome(numbers), 0.5)
@@ -186,6 +270,38 @@ def test_missing_arrays_and_files_of_other_trials_do_not_count(store: Store) -> 
     assert not store.has(TRIAL)
 
 
+def test_arrays_that_are_gone_when_they_are_asked_for_are_one_clear_line(store: Store) -> None:
+    store.write(TRIAL, Outcome({"x": 1.0}, {"a": torch.ones(3)}), 0.0)
+    stored = store.read(TRIAL)
+    assert stored is not None
+    store.path(TRIAL).with_suffix(".safetensors").unlink()
+    with pytest.raises(FileError, match=r"^cannot read .*\.safetensors: it was there a m"):
+        _ = stored.arrays
+
+
+def test_a_store_that_is_read_only_is_read_and_keeps_its_damaged_files(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = Trial("m:f", {}, 0)
+    for trial in (TRIAL, other):
+        store.write(trial, Outcome({"x": 1.0}), 0.0)
+    path = store.path(other)
+    path.write_bytes(path.read_bytes()[:-1])
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "replace", refuse)
+    reader = Store(store.root)
+    with caplog.at_level(logging.WARNING):
+        assert reader.missing([TRIAL, other]) == [other]
+    assert str(path) in caplog.text
+    assert reader.damaged == [path]
+    assert path.exists()
+    with pytest.raises(FileError, match=r"^cannot write .*: Permission denied$"):
+        reader.write(other, Outcome({"x": 1.0}), 0.0)
+
+
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -193,9 +309,9 @@ def test_a_full_disk_is_one_clear_line_and_leaves_nothing(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StoreError, match=r"^cannot write .*: No space left on device$"):
+    with pytest.raises(FileError, match=r"^cannot write .*: No space left on device$"):
         store.write(TRIAL, Outcome({"x": 1.0}, {"a": torch.ones(3)}), 0.0)
-    with pytest.raises(StoreError, match="No space left"):
+    with pytest.raises(FileError, match="No space left"):
         store.fail(TRIAL, "why", 0.0)
     assert _files(store) == []
 
@@ -204,9 +320,9 @@ def test_a_folder_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = Store(tmp_path / "file" / "runs")
     assert not store.has(TRIAL)
-    with pytest.raises(StoreError, match=r"^cannot write .*: Not a directory$"):
+    with pytest.raises(FileError, match=r"^cannot write .*: Not a directory$"):
         store.write(TRIAL, Outcome({}), 0.0)
-    with pytest.raises(StoreError, match=r"^cannot write .*: Not a directory$"):
+    with pytest.raises(FileError, match=r"^cannot write .*: Not a directory$"):
         store.prepare()
 
 
