@@ -35,7 +35,7 @@ class Packs:
     def files(self, start: str = "") -> list[Path]:
         """The packs of keys that begin like this, in order."""
         try:
-            names = sorted(os.listdir(self.folder))
+            names = sorted(n for n in os.listdir(self.folder) if n.startswith(start))
         except (FileNotFoundError, NotADirectoryError):
             return []
         for name in names:
@@ -44,7 +44,7 @@ class Packs:
                     f"{self.folder / name} is a pack of an older form: `extremal store export` it "
                     "with the version that made it, and `extremal store import` that here"
                 )
-        return [self.folder / n for n in names if n.startswith(start) and n.endswith(".jsonl")]
+        return [self.folder / name for name in names if name.endswith(".jsonl")]
 
     def text(self, key: str) -> bytes | None:
         """The text of the file of the trial with that key, or None."""
