@@ -1,7 +1,8 @@
-"""A store of 100,000 trials against one of 1,000: showing an experiment, resuming it, listing.
+"""A store of 10,000 trials against one of 1,000: showing an experiment, resuming it, listing.
 
 Times are CPU seconds of whole commands, each a process of its own as people start it, so that what
-else the machine does counts little. Each store is one experiment, of which every trial is done.
+else the machine does counts little. Each store is one experiment, of which every trial is done; its
+record is a file of its own, as a user's is.
 """
 
 from __future__ import annotations
@@ -12,17 +13,16 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from extremal.experiments import Experiment, Line, Outcome, Setting, Store, register
-from extremal.experiments.sealed import pack
+from extremal.experiments import Experiment, Line, Outcome, Setting, Store
+from extremal.experiments.storage.trial_file import encode
 
-SIZES = {"small": (10, 10, 10), "large": (100, 10, 100)}  # spreads, powers, seeds
+SIZES = {"small": (10, 10, 10), "large": (100, 10, 10)}  # spreads, powers, seeds
 SETTINGS = {
     "trials": {name: spreads * powers * seeds for name, (spreads, powers, seeds) in SIZES.items()},
     "numbers of a trial": "8, and a curve of 20 points",
@@ -56,39 +56,34 @@ def fill(root: Path, size: str) -> None:
     """Write the files as a run does, but for waiting until each is on the disk."""
     store = Store(root)
     for trial in experiment(size).trials("paper"):
-        packed = pack(trial, trial.compute(), 0.001)
         path = store.path(trial)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(packed.text)
+        path.write_bytes(encode(trial, trial.compute(study), 0.001).text)
     begun = root / f"bench/{size}/paper/begun.json"
     begun.parent.mkdir(parents=True)
     begun.write_text('{"seeds": null}')
-    time.sleep(2.5)  # An index holds no file as young as this.
 
 
-def command(*arguments: str) -> tuple[dict[str, Any], str, float]:
+def write_record(folder: Path, size: str) -> Path:
+    """Write the file that a user would write, for `extremal run` and `extremal show`."""
+    path = folder / f"{size}_store.py"
+    path.write_text(f"from bench.store import experiment\n\nrecord = experiment({size!r})\n")
+    return path
+
+
+def command(*arguments: str) -> tuple[Any, str, float]:
     """What a command of `extremal` prints as JSON, what it says, and its CPU seconds."""
-    code = (
-        f"import sys; sys.path.insert(0, {str(_ROOT)!r}); import bench.store; "
-        "bench.store.enlist(); from extremal.cli.main import main; main()"
-    )
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = subprocess.run(
-        [sys.executable, "-c", code, *arguments, "--json"],
+        [sys.executable, "-c", "from extremal.cli.main import main; main()", *arguments, "--json"],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(_ROOT)},
     )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return json.loads(ran.stdout), ran.stderr, seconds
-
-
-def enlist() -> None:
-    """Make the two experiments known to a command."""
-    for size in SIZES:
-        register(experiment(size))
 
 
 def measure() -> dict[str, Any]:
@@ -96,7 +91,7 @@ def measure() -> dict[str, Any]:
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder:
         for size in SIZES:
-            figures[size] = _measured(Path(folder) / size, size)
+            figures[size] = _measured(Path(folder), size)
     ratios = {
         f"{what}, large over small": figures["large"][what] / figures["small"][what]
         for what in figures["small"]
@@ -105,17 +100,16 @@ def measure() -> dict[str, Any]:
     return {"bench": "store", "ratios": ratios, "figures": figures, "settings": SETTINGS}
 
 
-def _measured(root: Path, size: str) -> dict[str, Any]:
+def _measured(folder: Path, size: str) -> dict[str, Any]:
+    root, record = folder / size, str(write_record(folder, size))
     fill(root, size)
-    name, place = f"bench/{size}", ("--out", str(root))
+    place = ("--out", str(root))
     commands = {
-        "show": ("show", name, *place),
-        "resume": ("run", name, "--scale", "paper", "--jobs", "1", *place),
+        "show": ("show", record, *place),
+        "resume": ("run", record, "--scale", "paper", "--jobs", "1", *place),
         "list": ("store", "list", *place),
     }
-    found: dict[str, Any] = {"show, without an index": command(*commands["show"])[2]}
-    for what, words in commands.items():
-        found[what] = command(*words)[2]
+    found: dict[str, Any] = {what: command(*words)[2] for what, words in commands.items()}
     found["damaged"] = _damage(root, size, commands)
     found["compact"] = command("store", "compact", *place)[2]
     for what in ("show", "resume"):
