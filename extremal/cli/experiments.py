@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -145,7 +146,8 @@ def show(
     if scale is not None:
         choice("scale", scale, ex.SCALES)
     wanted: list[str] = [scale] if scale else [*reversed(ex.SCALES)]
-    ended = None if name in ex.names() or ".py" in name else from_summary(name, wanted, out)
+    known = name in ex.names() or re.search(r"\.py(:\w+)?$", name)
+    ended = None if known else from_summary(name, wanted, out)
     if ended is not None:
         _tell(None, *ended, as_json)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -121,10 +122,8 @@ def find_record(name: str) -> Experiment:
 
     "my_record.py" has one record; of several one is named, "my_record.py:record".
     """
-    file, dot, attribute = name.partition(".py")
-    if not dot or (attribute and not attribute.startswith(":")):
-        return get(name)
-    return _from_file(Path(f"{file}.py"), attribute.removeprefix(":"))
+    match = re.fullmatch(r"(.+\.py)(?::(\w+))?", name)
+    return get(name) if match is None else _from_file(Path(match[1]), match[2] or "")
 
 
 def find_study(study: str) -> Study:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from extremal.experiments.sealed import pack_failure
 
 from extremal.experiments import Outcome, Store, Trial, cluster, worker
-from extremal.experiments.sealed import pack_failure
 
 TRIAL = Trial("m:f", {"a": 1}, 0)
 

@@ -57,9 +57,10 @@ def _misbehave(params: Mapping[str, Any]) -> None:
         sys.exit(3)
     if mode == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if mode == "kill parent":
-        os.kill(os.getppid(), signal.SIGKILL)
-        time.sleep(60.0)
+    if mode == "memory":
+        # More than its worker may have, but no more than the tests' machine has.
+        kept = [bytearray(2**26) for _ in range(int(params["gib"] * 16)) if not time.sleep(0.05)]
+        assert kept
     if mode == "kill once":
         try:
             Path(params["marker"]).touch(exist_ok=False)

@@ -14,10 +14,7 @@ from extremal.experiments.trial import Trial
 
 @dataclass(frozen=True)
 class Estimate:
-    """How many trials there are and are done, and the core-seconds that are left.
-
-    `seconds` is None where nothing is known; `basis` says what it is known from.
-    """
+    """How many trials there are and are done, the core-seconds left (or None), and from what."""
 
     trials: int
     done: int

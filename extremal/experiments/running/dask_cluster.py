@@ -1,9 +1,8 @@
 """Trials on a Dask cluster: its scheduler decides what runs where, results come to this client.
 
-What Dask does not do is done here: a trial that may have been blamed for another one's death runs
-once more, alone; a result leaves its worker as soon as it is here, so that nobody computes it again
-when that worker dies; machines with another source or other versions are refused; a scheduler that
-is lost is waited for.
+Done here is what Dask does not do: a trial that may have been blamed for another one's death runs
+once more, alone; a result leaves its worker once it is here, so that it is not computed again when
+that worker dies; machines with other versions are refused; a lost scheduler is waited for.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Any
 from extremal._check import require
 from extremal.data import DataError
 from extremal.experiments.registry import STUDIES, find_study
-from extremal.experiments.running.compute_trial import Ended, WorkerDiedError, compute_trial
+from extremal.experiments.running.local_pool import Ended, WorkerDiedError, compute_trial
 from extremal.experiments.storage.trial_file import TrialFile
 from extremal.experiments.trial import Trial
 
@@ -32,30 +30,13 @@ CONNECT_SECONDS = 10.0
 # A scheduler that something restarts, such as systemd or Kubernetes, is there again by then.
 RECONNECT_SECONDS = 120.0
 _PACKAGES = ("torch", "numpy", "safetensors", "scikit-learn", "dask", "distributed", "cloudpickle")
-Notice = Callable[[str], None]
 Environment = Mapping[str, str]
 """What a machine must have in common with the client, so that its results are the client's own."""
+Notice = Callable[[str], None]
 
 
 class ClusterError(ValueError):
     """A cluster can't be used: nobody answers, or its machines have other versions."""
-
-
-@dataclass(frozen=True)
-class _Task:
-    """A trial on its way to a worker, with a user's function by value and the client's versions."""
-
-    trial: Trial
-    threads: int
-    code: bytes | None
-    environment: Environment
-
-    @property
-    def key(self) -> str:
-        """The name by which clients of one scheduler share what several ask for."""
-        rest = repr((self.threads, self.code, self.environment)).encode()
-        # Names that begin alike are queued by the scheduler, not handed out all at once.
-        return f"trial-{self.trial.key}-{hashlib.sha256(rest).hexdigest()[:16]}"
 
 
 def check_cluster(address: str) -> None:
@@ -72,18 +53,28 @@ def check_cluster(address: str) -> None:
 def run_on_cluster(trials: Iterable[Trial], address: str, threads: int, notice: Notice) -> Ended:
     """On the workers of a Dask scheduler, for as long as it is there or comes back."""
     code = cache(_code_of)
-    every = (_Task(trial, threads, code(trial.study), environment()) for trial in trials)
-    tasks = {task.key: task for task in every}
+    how = (threads, environment())
+    tasks = {_name(trial, code(trial.study), how): trial for trial in trials}
     seconds = CONNECT_SECONDS
     while tasks:
         try:
             with _connected(address, seconds) as client:
                 _check_machines(client, notice)
-                for key, found in _ended(client, tasks):
-                    yield tasks.pop(key).trial, found
+                codes = [code(trial.study) for trial in tasks.values()]
+                work = (_compute_on_worker, list(tasks.values()), codes)
+                for name, found in _ended(client, client.map(*work, key=list(tasks), how=how)):
+                    yield tasks.pop(name), found
         except OSError:  # Dask's word, and this module's, for a connection that is lost
             notice(f"lost the scheduler at {address}; waiting for it to come back")
             seconds = RECONNECT_SECONDS
+
+
+def _name(trial: Trial, code: bytes | None, how: object) -> str:
+    """The name of a task, by which clients of one scheduler share what several ask for.
+
+    Names that begin alike are queued by the scheduler, not handed out all at once.
+    """
+    return f"trial-{trial.key}-{hashlib.sha256(repr((code, how)).encode()).hexdigest()[:16]}"
 
 
 @contextmanager
@@ -101,13 +92,12 @@ def _connected(address: str, seconds: float) -> Iterator[Any]:
         yield client
 
 
-def _ended(client: Any, tasks: Mapping[str, _Task]) -> Iterator[tuple[str, TrialFile | Exception]]:
-    """The tasks' keys as they end, and what came of each."""
+def _ended(client: Any, futures: list[Any]) -> Iterator[tuple[str, TrialFile | Exception]]:
+    """The tasks' names as they end, and what came of each."""
     from distributed import as_completed  # noqa: PLC0415 - an extra
 
     suspects = []
-    futures = client.map(_compute_on_worker, list(tasks.values()), key=list(tasks))
-    for future in as_completed(futures):
+    for future in as_completed(futures, loop=client.loop):
         found = _result(future)
         if isinstance(found, WorkerDiedError):
             suspects.append(future)
@@ -140,24 +130,25 @@ def _result(future: Any) -> TrialFile | Exception:
     return found
 
 
-def _compute_on_worker(task: _Task) -> TrialFile:
+def _compute_on_worker(trial: Trial, code: bytes | None, how: tuple[int, Environment]) -> TrialFile:
     """What came of a trial; ClusterError where this worker, which may have come late, differs."""
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
-    _require_same(f"worker {get_worker().address}", task.environment, environment())
-    study = None if task.code is None else _loaded(task.code)
-    return compute_trial(task.trial, task.threads, study)
+    threads, ours = how
+    _require_same(f"worker {get_worker().address}", ours, environment())
+    return compute_trial(trial, threads, None if code is None else _loaded(code))
 
 
 def _check_machines(client: Any, notice: Notice) -> None:
     """ClusterError where the scheduler or a worker differs from this client; say who is there."""
-    told = {"the scheduler": client.run_on_scheduler(environment)}
-    told |= client.run(environment, on_error="return")
-    for who, found in told.items():
-        # One that has gone meanwhile is no matter; one that can't answer has no package like ours.
-        there = {"extremal": f"none ({found})"} if isinstance(found, Exception) else found
-        if not isinstance(found, OSError):
-            _require_same(who, environment(), there)
+    told = client.get_versions()
+    ours, theirs = (told[side]["packages"] for side in ("client", "scheduler"))
+    passed_on = ("python", "dask", "distributed", "cloudpickle")  # what it unpacks, and its own
+    _require_same("the scheduler", {name: ours[name] for name in passed_on}, theirs)
+    for address, found in client.run(environment, on_error="return").items():
+        if isinstance(found, Exception):
+            found = {**environment(), "extremal": f"none ({found})"}  # noqa: PLW2901
+        _require_same(f"worker {address}", environment(), found)
     counts = client.nthreads()
     notice(f"cluster {client.scheduler.address}: {len(counts)} workers; {client.dashboard_link}")
     if not counts:

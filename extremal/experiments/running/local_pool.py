@@ -1,4 +1,4 @@
-"""Trials in processes on this machine, which end with this one.
+"""Trials in processes on this machine, which end with this one, and what each does with a trial.
 
 Each process is a `ProcessPoolExecutor` of its own, since the death of one process breaks all of an
 executor: so a trial that dies takes no other along.
@@ -10,7 +10,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+import traceback
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -18,16 +20,44 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
-from extremal.experiments.running.compute_trial import Ended, WorkerDiedError, compute_trial
-from extremal.experiments.trial import Trial
+from extremal.data import DataError
+from extremal.experiments.registry import find_study
+from extremal.experiments.storage.trial_file import TrialFile, encode, encode_failure
+from extremal.experiments.trial import Study, Trial
 
+Ended = Generator[tuple[Trial, TrialFile | BaseException]]
+"""An engine: trials as they end, with what came of each, its process's death, or what ends all."""
+_TRACEBACK_LINES = 6  # the last ones of a failure, which are kept
+# The number of torch's threads is the process's: a trial that shared it would not be repeatable.
+_one_at_a_time = threading.Lock()
 _SPAWN = multiprocessing.get_context("spawn")  # not fork, which torch's threads do not survive
-# How often a process looks whether its client lives, where the closed pipe does not tell at once.
-_CLIENT_CHECK_SECONDS = 1.0
+_NO_START = 'processes do not start; a script needs `if __name__ == "__main__":` for several jobs'
 _Process = tuple[ProcessPoolExecutor, Future[int]]  # one process, and whether it has started
 
 
-def run_in_processes(trials: Iterable[Trial], jobs: int, threads: int) -> Ended:
+class WorkerDiedError(Exception):
+    """The process that computed a trial died, and once more when the trial ran alone."""
+
+
+def compute_trial(trial: Trial, threads: int, study: Study | None = None) -> TrialFile:
+    """What came of a trial, a failure too; a `DataError` is raised: a later run may find data."""
+    with _one_at_a_time:
+        start = time.perf_counter()
+        try:
+            outcome = trial.compute(study or find_study(trial.study), threads)
+            return encode(trial, outcome, time.perf_counter() - start)
+        except DataError:
+            raise
+        except (Exception, SystemExit) as error:
+            return encode_failure(trial, _reason(error), time.perf_counter() - start)
+
+
+def _reason(error: BaseException) -> str:
+    lines = "".join(traceback.format_tb(error.__traceback__)).splitlines()
+    return "\n".join([f"{type(error).__name__}: {error}", *lines[-_TRACEBACK_LINES:]])
+
+
+def run_locally(trials: Iterable[Trial], jobs: int, threads: int) -> Ended:
     """Up to `jobs` trials at a time; one whose process died runs again at the end, alone."""
     suspects = []
     with _processes() as start:
@@ -48,7 +78,11 @@ def _in_parallel(
     while True:
         while len(running) < jobs and (trial := next(waiting, None)) is not None:
             process = idle.pop() if idle else start()
-            running[_submit(process[0], trial, threads)] = trial, process
+            try:
+                future = process[0].submit(compute_trial, trial, threads)
+            except BrokenProcessPool as died:  # as it started, or while it had nothing to do
+                (future := Future[Any]()).set_exception(died)
+            running[future] = trial, process
         if not running:
             return
         for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -56,23 +90,11 @@ def _in_parallel(
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
                 if process[1].exception() is not None:
-                    raise RuntimeError(
-                        "processes for trials do not start; a script that runs several jobs needs "
-                        '`if __name__ == "__main__":` around what it does'
-                    )
+                    raise RuntimeError(_NO_START)
                 yield trial, WorkerDiedError("its process died (a crash, or out of memory)")
             else:
                 idle.append(process)
                 yield trial, error or future.result()
-
-
-def _submit(process: ProcessPoolExecutor, trial: Trial, threads: int) -> Future[Any]:
-    try:
-        return process.submit(compute_trial, trial, threads)
-    except BrokenProcessPool as error:  # It died as it started, or while it had nothing to do.
-        broken: Future[Any] = Future()
-        broken.set_exception(error)
-        return broken
 
 
 @contextmanager
@@ -82,7 +104,7 @@ def _processes() -> Iterator[Callable[[], _Process]]:
     theirs, ours = _SPAWN.Pipe(duplex=False)
 
     def start() -> _Process:
-        started.append(ProcessPoolExecutor(1, _SPAWN, _follow_client, (theirs, os.getpid())))
+        started.append(ProcessPoolExecutor(1, _SPAWN, _follow_client, (theirs,)))
         with _interrupts_later():
             return started[-1], started[-1].submit(os.getpid)
 
@@ -98,14 +120,12 @@ def _processes() -> Iterator[Callable[[], _Process]]:
         theirs.close()
 
 
-def _follow_client(lifeline: Connection, client: int) -> None:
+def _follow_client(lifeline: Connection) -> None:
     """In each process: end when the client closes the pipe, or dies."""
 
     def watch() -> None:
-        # A process that the client has forked may hold the pipe open: hence the second look.
         with suppress(EOFError, OSError):
-            while os.getppid() == client and not lifeline.poll(_CLIENT_CHECK_SECONDS):
-                pass
+            lifeline.recv()
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -115,9 +135,8 @@ def _follow_client(lifeline: Connection, client: int) -> None:
 def _interrupts_later() -> Iterator[None]:
     """Start processes inside that never see Ctrl-C; this one sees it afterwards.
 
-    A new process inherits the blocked signal. Here that isn't enough, since another thread may take
-    the signal, and a process whose start is cut short complains. Python lets only the main thread
-    set handlers, and runs them there.
+    A new process inherits the blocked signal. Here another thread may take it all the same, and a
+    process whose start is cut short complains; only the main thread may set handlers.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "pthread_sigmask"):

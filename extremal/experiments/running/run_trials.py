@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 
 from extremal._check import integer
-from extremal.experiments.running.compute_trial import WorkerDiedError, compute_trial
 from extremal.experiments.running.dask_cluster import check_cluster, run_on_cluster
-from extremal.experiments.running.local_pool import run_in_processes
+from extremal.experiments.running.local_pool import WorkerDiedError, compute_trial, run_locally
 from extremal.experiments.storage.store import Store
 from extremal.experiments.storage.trial_file import encode_failure
 from extremal.experiments.trial import Trial
@@ -28,7 +26,6 @@ class RunReport:
     done: int
     skipped: int
     failed: int
-    seconds: float
 
 
 def run(
@@ -43,10 +40,9 @@ def run(
 ) -> RunReport:
     """Compute the trials that the store doesn't have, and store each as soon as it is finished.
 
-    An exception in a trial is stored as its failure and the rest goes on; a trial whose process
-    dies is tried once more, alone, after all others. `FileError`, `DataError`, `ClusterError` and
-    Ctrl-C end the run and all that it started, as does its death: what is finished stays, and of a
-    trial whose data can't be had nothing is stored.
+    An exception in a trial is stored as its failure; a trial whose process dies is tried once more,
+    alone, after all others. `FileError`, `DataError`, `ClusterError` and Ctrl-C end the run and all
+    that it started, as does its death: what is finished stays.
 
     trials: those to compute; equal ones are computed once.
     store: where results are kept; only this process writes there.
@@ -57,8 +53,7 @@ def run(
     notice: called with lines about a cluster, such as the link to its dashboard.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
-        sys.exit(1)  # A process of a script without a main guard; `run_in_processes` says so.
-    start = time.perf_counter()
+        sys.exit(1)  # A process of a script without a main guard; `run_locally` says so.
     check_run_options(jobs, cluster, threads)
     store.prepare()
     distinct = {trial.key: trial for trial in trials}
@@ -84,7 +79,7 @@ def run(
     if cluster is not None:
         engine = run_on_cluster(still_missing(), cluster, threads, notice or (lambda line: None))
     elif jobs > 1:
-        engine = run_in_processes(still_missing(), jobs, threads)
+        engine = run_locally(still_missing(), jobs, threads)
     else:
         engine = ((trial, compute_trial(trial, threads)) for trial in still_missing())
     with closing(engine):
@@ -97,7 +92,7 @@ def run(
             done += found.done
             failed += not found.done
             tell()
-    return RunReport(done, skipped, failed, time.perf_counter() - start)
+    return RunReport(done, skipped, failed)
 
 
 def check_run_options(jobs: int, cluster: str | None, threads: int) -> None:

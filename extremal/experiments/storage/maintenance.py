@@ -47,11 +47,10 @@ def check(store: Store) -> Checked:
 
 def _leftovers(store: Store, keys: set[str]) -> list[str]:
     """Files that belong to no trial: arrays without a record, or what was set aside."""
-    found = []
-    for path in sorted((store.root / "trials").glob("??/[!.]*")):
-        if path.stem not in keys or path.suffix not in (".json", ".safetensors"):
-            found.append(str(path))
-    return found + [str(path) for path in sorted(store.packs.folder.glob("*.corrupt"))]
+    ours = (".json", ".safetensors")
+    files = sorted((store.root / "trials").glob("??/[!.]*"))
+    found = [path for path in files if path.stem not in keys or path.suffix not in ours]
+    return [str(path) for path in (*found, *sorted(store.packs.folder.glob("*.corrupt")))]
 
 
 def compact(store: Store) -> int:

@@ -2,8 +2,8 @@
 
 ``<root>/packs/<first 2 of the keys>-<start of the SHA-256>.jsonl`` has for each trial a line
 ``{"key": ..., "sha256": ..., "file": ...}``, where "file" is the text that the trial's own file had
-and "sha256" its checksum: a damaged line costs one trial. A pack never changes; its name tells
-whether it is whole.
+and "sha256" the checksum of key and text: a damaged line costs one trial. A pack never changes; its
+name tells whether it is whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 
 from extremal._files import FileError, read_whole, write_whole
-from extremal.experiments.storage.trial_file import TrialFile
 
 _log = logging.getLogger(__name__)
 Texts = dict[str, bytes]
@@ -31,6 +30,7 @@ class Packs:
         self.folder = folder
         self.damaged = damaged  # gets the packs that are
         self._loaded: dict[Path, Texts] = {}
+        self._known: Texts = {}  # all that was loaded: a pack never changes
 
     def files(self, start: str = "") -> list[Path]:
         """The packs of keys that begin like this, in order."""
@@ -40,15 +40,15 @@ class Packs:
             return []
         for name in names:
             if name.endswith(".pack"):
-                raise FileError(
-                    f"{self.folder / name} is a pack of an older form: `extremal store export` it "
-                    "with the version that made it, and `extremal store import` that here"
-                )
+                advice = "`extremal store export` by the version that made it, then `store import`"
+                raise FileError(f"{self.folder / name} is a pack of an older form: {advice}")
         return [self.folder / name for name in names if name.endswith(".jsonl")]
 
     def text(self, key: str) -> bytes | None:
         """The text of the file of the trial with that key, or None."""
-        return next((texts[key] for texts in self._texts(key[:2]) if key in texts), None)
+        if key not in self._known:
+            self._texts(key[:2])
+        return self._known.get(key)
 
     def keys(self) -> set[str]:
         """The keys of all trials in packs."""
@@ -63,7 +63,8 @@ class Packs:
         if data is None:
             return self._loaded.get(path)
         whole = path.name == _name(path.name[:2], data)
-        self._loaded[path] = texts = _lines(data, whole)
+        self._loaded[path] = texts = _whole_lines(data)
+        self._known |= texts
         if not whole:
             _log.warning("damaged pack %s: set aside; %d lines are kept", path, len(texts))
             self.damaged.append(path)
@@ -83,18 +84,16 @@ class Packs:
 
     def _texts(self, start: str = "") -> list[Texts]:
         """The texts in each of the packs of keys that begin like this."""
-        paths, before = self.files(start), list[Path]()
-        while True:
-            found = [texts for texts in map(self.load, paths) if texts is not None]
-            if len(found) == len(paths) or paths == before:
-                return found
-            # One of them was merged into another a moment ago (or is a link to nothing).
+        paths, before = self.files(start), None
+        # Again where one was merged into another a moment ago; a link to nothing stays.
+        while None in (found := [self.load(path) for path in paths]) and paths != before:
             paths, before = self.files(start), paths
+        return [texts for texts in found if texts is not None]
 
 
 def _line(key: str, text: bytes) -> bytes:
-    entry = {"key": key, "sha256": _sha256(text), "file": text.decode()}
-    return json.dumps(entry).encode() + b"\n"
+    checksum = _sha256(key.encode() + text)
+    return json.dumps({"key": key, "sha256": checksum, "file": text.decode()}).encode() + b"\n"
 
 
 def _name(start: str, data: bytes) -> str:
@@ -105,14 +104,12 @@ def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _lines(data: bytes, whole: bool) -> Texts:
-    """The texts in a pack, all of them where it is `whole`, else those whose lines are."""
+def _whole_lines(data: bytes) -> Texts:
     found: Texts = {}
     for line in data.splitlines():
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             entry = json.loads(line)
             key, text = entry["key"], entry["file"].encode()
-            # A record that is not of its line's key is a ValueError.
-            if whole or (entry["sha256"] == _sha256(text) and TrialFile(key, text).record):
+            if entry["sha256"] == _sha256(key.encode() + text):
                 found[key] = text
     return found

@@ -1,9 +1,8 @@
 """The store of finished trials: one content-addressed file each, found again after any crash.
 
 ``<root>/trials/<first 2 of the key>/<key>.json`` holds what came of a trial (`trial_file.py`),
-``<key>.safetensors`` beside it its arrays. Arrays are written first, so that a trial whose JSON
-exists is complete. Stores are merged by copying one over the other. `store compact` moves the JSON
-of finished trials into packs (`packs.py`); their arrays stay.
+``<key>.safetensors`` beside it its arrays, which are written first, so that a trial whose JSON
+exists is complete. Stores are merged by copying. `store compact` moves JSON files to `packs.py`'s.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -42,7 +41,6 @@ class StoredTrial:
     numbers: Mapping[str, Any]
     reason: str
     seconds: float
-    versions: Mapping[str, str] = field(default_factory=dict)
     array_names: tuple[str, ...] = ()
     array_file: Path | None = None
 
@@ -84,9 +82,9 @@ class Store:
             return None
         record = found.record
         names = () if record["arrays"] is None else tuple(record["arrays"]["names"])
-        parts = (record["reason"], record["seconds"], record["versions"], names)
-        arrays = self.path(trial).with_suffix(".safetensors") if names else None
-        return StoredTrial(trial, record["status"], found.numbers, *parts, arrays)
+        file = self.path(trial).with_suffix(".safetensors") if names else None
+        parts = (record["reason"], record["seconds"], names, file)
+        return StoredTrial(trial, record["status"], found.numbers, *parts)
 
     def read_all(self, trials: Iterable[Trial]) -> list[StoredTrial]:
         """What is stored of these trials, in their order."""

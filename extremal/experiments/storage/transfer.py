@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import io
+import lzma
 import os
 import re
 import tarfile
-import tempfile
 import uuid
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,9 +19,9 @@ from extremal._files import FileError
 from extremal.experiments.storage.store import Store
 from extremal.experiments.storage.trial_file import TrialFile
 
-_MEMBER = re.compile(r"trials/([0-9a-f]{2})/\1[0-9a-f]{62}\.(json|safetensors)")
+_MEMBER = re.compile(r"trials/[0-9a-f]{2}/([0-9a-f]{64})\.(json|safetensors)")
+_MOST_BYTES = 2**20  # of zeros at the end of an archive; tar writes ten thousand
 _OLD_LAST_MEMBER = "trials/END"  # which archives had before; it holds no trial
-_END_BYTES = 1024  # A tar file ends with two blocks of zeros: one without them was cut off.
 
 
 @dataclass
@@ -77,58 +77,54 @@ def import_trials(store: Store, source: str | Path) -> Imported:
     Each is verified first. What is finished here stays; a finished one replaces a failed one. A
     file that is damaged or ends too early is a FileError, after what could be had of it was taken.
     """
-    origin = Path(source)
-    if origin.is_dir():
-        return _from_folder(store, origin)
+    origin, found = Path(source), Imported()
+    trials = _in_folder(origin, found) if origin.is_dir() else _in_archive(origin, found)
     store.prepare()
-    try:
-        with tempfile.TemporaryDirectory(dir=store.root, prefix=".import-") as folder:
-            wrong = _unpack(origin, Path(folder))
-            found = _from_folder(store, Path(folder))
-    except OSError as error:
-        raise FileError(f"cannot write {store.root}: {error.strerror or error}") from error
-    found.damaged = [f"{origin}: {Path(name).relative_to(folder)}" for name in found.damaged]
-    if wrong:
-        raise FileError(f"{wrong}; {found.added} trials were taken" if found.added else wrong)
+    for theirs in trials:
+        ours = store.load(theirs.key)
+        if ours is None or (theirs.done and not ours.done):
+            store.put(theirs)
+            found.added += 1
+            continue
+        found.known += 1
+        same = all(theirs.record[part] == ours.record[part] for part in ("numbers", "arrays"))
+        found.differing += [theirs.key] if theirs.done and not same else []
     return found
 
 
-def _unpack(path: Path, folder: Path) -> str:
-    """Write the files of an archive below a folder; what is wrong with it, or nothing."""
-    (folder / "trials").mkdir()
+def _in_folder(folder: Path, found: Imported) -> Iterator[TrialFile]:
+    other = Store(folder)
+    other.require_trials()
+    yield from (trial for trial in map(other.load, other.all_keys()) if trial is not None)
+    found.damaged += map(str, other.damaged)
+
+
+def _in_archive(path: Path, found: Imported) -> Iterator[TrialFile]:
+    """The trials of an archive, whose files may stand in any order."""
+    parts: dict[str, dict[str, bytes]] = {}  # files of trials that are not whole yet
     try:
         with tarfile.open(path) as archive:
             for member in archive:
                 if member.isdir() or member.name == _OLD_LAST_MEMBER:
                     continue
-                good = member.isreg() and _MEMBER.fullmatch(member.name)
-                require(bool(good), f"{path}", "hold files of trials only", member.name)
-                content = archive.extractfile(member)
-                assert content is not None
-                data, target = content.read(), folder / member.name
-                target.parent.mkdir(exist_ok=True)
-                target.write_bytes(data)
-            assert archive.fileobj is not None
+                match = _MEMBER.fullmatch(member.name)
+                content = archive.extractfile(member) if member.isreg() else None
+                if match is None or content is None:
+                    raise ValueError(f"{path} must hold files of trials only, got {member.name}")
+                key, part = match[1], parts.setdefault(match[1], {})
+                part[match[2]] = content.read()
+                trial = TrialFile(key, part.get("json", b""), part.get("safetensors"))
+                with suppress(ValueError, KeyError, TypeError):  # The other file is still to come.
+                    trial.check_arrays()
+                    yield trial
+                    del parts[key]
+            # Nothing but zeros follows, two blocks at least, at the end of every tar file.
             archive.fileobj.seek(archive.offset)
-            end = b"".join(iter(lambda: archive.fileobj.read(1 << 20), b""))
-    except (OSError, EOFError, tarfile.TarError, zlib.error) as error:
-        why = str(error).partition("\n")[0].removesuffix(":")
-        return f"cannot read {path}: {why}"
-    return "" if len(end) >= _END_BYTES and not end.strip(b"\0") else f"{path} is cut short"
-
-
-def _from_folder(store: Store, folder: Path) -> Imported:
-    other, found = Store(folder), Imported()
-    other.require_trials()
-    store.prepare()
-    for key in other.all_keys():
-        theirs, ours = other.load(key), store.load(key)
-        if theirs is not None and (ours is None or (theirs.done and not ours.done)):
-            store.put(theirs)
-            found.added += 1
-        elif theirs is not None and ours is not None:
-            found.known += 1
-            same = all(theirs.record[part] == ours.record[part] for part in ("numbers", "arrays"))
-            found.differing += [key] if theirs.done and not same else []
-    found.damaged = [str(path) for path in other.damaged]
-    return found
+            end = archive.fileobj.read(_MOST_BYTES)
+            whole = len(end) >= 2 * tarfile.BLOCKSIZE and not end.strip(b"\0")
+            wrong = "" if whole else f"{path} is cut short"
+    except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
+        wrong = f"cannot read {path}: {str(error).partition(chr(10))[0].removesuffix(':')}"
+    found.damaged += [f"{path}: trials/{key[:2]}/{key}.json" for key in parts]
+    if wrong:
+        raise FileError(f"{wrong}; {found.added} trials were taken" if found.added else wrong)

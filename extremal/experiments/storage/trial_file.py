@@ -88,17 +88,14 @@ def encode_failure(trial: Trial, reason: str, seconds: float) -> TrialFile:
 
 
 def _encoded(trial: Trial, data: bytes | None, found: dict[str, Any]) -> TrialFile:
+    versions = {"extremal": __version__, "torch": str(torch.__version__)}
     record = {
         "study": trial.study,
         "version": trial.version,
         "params": dict(trial.params),
         "seed": trial.seed,
         **found,
-        "versions": {
-            "extremal": __version__,
-            "torch": str(torch.__version__),
-            "python": platform.python_version(),
-        },
+        "versions": {**versions, "python": platform.python_version()},
     }
     return TrialFile(trial.key, _with_checksum(json_file(record).removesuffix(_END)), data)
 
@@ -110,9 +107,8 @@ def _with_checksum(body: bytes) -> bytes:
 
 def _plain(name: str, value: object) -> Tensor:
     """A tensor of its own memory on the CPU, as the file format wants it."""
-    good = isinstance(value, Tensor) and value.layout == torch.strided
-    require(good, f"arrays.{name}", "be a dense tensor", type(value).__name__)
-    assert isinstance(value, Tensor)
+    if not isinstance(value, Tensor) or value.layout != torch.strided:
+        raise ValueError(f"arrays.{name} must be a dense tensor, got {type(value).__name__}")
     return value.detach().cpu().contiguous().clone()
 
 

@@ -50,7 +50,7 @@ def test_a_pack_has_a_line_a_trial_and_is_named_by_its_checksum(tmp_path: Path) 
     assert pack.name == f"{TRIALS[0].key[:2]}-{checksum[:32]}.jsonl"
     lines = [json.loads(line) for line in data.decode().split("\n")[:-1]]
     assert lines == [
-        {"key": key, "sha256": hashlib.sha256(text.encode()).hexdigest(), "file": text}
+        {"key": key, "sha256": hashlib.sha256((key + text).encode()).hexdigest(), "file": text}
         for key, text in sorted(texts.items())
     ]
 
@@ -189,7 +189,7 @@ def test_a_pack_of_the_older_form_is_one_clear_line(tmp_path: Path) -> None:
     old.parent.mkdir()
     old.write_bytes(b"anything")
     assert Store(tmp_path).has(trial(1))  # It has a file of its own.
-    advice = r"is a pack of an older form: `extremal store export` it with the version that made it"
+    advice = r"is a pack of an older form: `extremal store export` by the version that made it"
     for act in (
         lambda: Store(tmp_path).has(trial(2)),
         lambda: maintenance.check(Store(tmp_path)),

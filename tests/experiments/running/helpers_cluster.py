@@ -10,14 +10,15 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from .client import until
+from tests.experiments.running.helpers_client import until
 
 
 class Cluster:
-    """A scheduler, and workers that come and go."""
+    """A scheduler, and workers that come and go, each with the nanny that starts it again."""
 
-    def __init__(self, place: Path) -> None:
-        self.place, self.file, self.log = place, place / "scheduler.json", place / "log"
+    def __init__(self, place: Path, allowed_failures: int = 1) -> None:
+        self.place, self.file, self.log = place, place / "scheduler.json", place / "dask.log"
+        self.allowed_failures = allowed_failures
         self.processes: list[subprocess.Popen[bytes]] = []
         self.scheduler = self.start_scheduler(0)
 
@@ -33,20 +34,29 @@ class Cluster:
         return found
 
     def start_worker(self, *options: str, path: str | None = None) -> subprocess.Popen[bytes]:
-        """A worker without a nanny, so that its process is the one that is started here."""
-        fixed = ["--no-nanny", "--no-dashboard", "--host", "127.0.0.1", "--nthreads", "1"]
+        """A worker of one thread, or of what `options` say."""
+        fixed = ["--no-dashboard", "--host", "127.0.0.1", "--nthreads", "1"]
         spill = ["--local-directory", str(self.place)]
         return self._start("dask_worker", self.address, *fixed, *spill, *options, path=path)
+
+    def wait_for_workers(self, count: int) -> None:
+        until(lambda: self.log.read_bytes().count(b"Registered to") >= count)
 
     def _start(
         self, module: str, *options: str, path: str | None = None
     ) -> subprocess.Popen[bytes]:
         search = os.pathsep.join(sys.path) if path is None else path
+        settings = {
+            "PYTHONPATH": search,
+            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures),
+            # Twenty times as often as Dask looks by itself, for a trial that takes memory quickly.
+            "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "10ms",
+        }
         with open(self.log, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", f"distributed.cli.{module}", *options],
                 cwd=self.place,
-                env={**os.environ, "PYTHONPATH": search, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, **settings},
                 start_new_session=True,
                 stdout=log,
                 stderr=log,
@@ -59,9 +69,3 @@ class Cluster:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """As if the power had gone."""
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from extremal.experiments import Experiment, Line, Setting, Store, run
-
-from . import toy
+from tests.experiments import toy
 
 
 def experiment(place: Path, count: int) -> Experiment:
@@ -48,7 +47,7 @@ def open_gate(place: Path, count: int) -> None:
         (place / "gate" / str(level)).touch()
 
 
-def until(condition: Callable[[], bool], seconds: float = 600.0) -> None:
+def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     """Wait until a condition holds; the limit is only there to fail rather than hang."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from extremal.experiments import Experiment, Outcome, Store, run, summarise, write_summary
-from extremal.experiments.worker import _interrupts_later
+from extremal.experiments.running.local_pool import _interrupts_later
 from extremal.report import save_figure
-
-from . import client
-from .client import alive, experiment, group, open_gate, until
-from .toy import noted
+from tests.experiments.running import helpers_client as client
+from tests.experiments.running.helpers_client import alive, experiment, group, open_gate, until
+from tests.experiments.toy import noted
 
 COUNT = 9
 Start = Callable[[Path, int], subprocess.Popen[str]]

@@ -4,15 +4,14 @@ import errno
 import logging
 import multiprocessing
 import os
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from extremal.data import DataError
-from extremal.experiments import Store, StoreError, Trial, run
-from extremal.experiments.worker import Worker
-
-from . import toy
+from extremal.experiments import FileError, Outcome, Store, Trial, run
+from tests.experiments import toy
 
 
 @pytest.fixture
@@ -43,12 +42,10 @@ def test_workers_and_this_process_give_the_same_bytes(store: Store, tmp_path: Pa
     run(trials, here, jobs=1)
     assert {pid for _, pid in toy.noted(log, "end")} == {os.getpid()}
     log.unlink()
-    seen: list[tuple[int, int, int, int]] = []
+    seen: list[tuple[int, int, int]] = []
     report = run(trials, store, jobs=2, progress=lambda *counts: seen.append(counts))
     assert (report.done, report.skipped, report.failed) == (4, 0, 0)
-    assert seen[-1] == (4, 0, 4, 0)
-    assert max(running for *_, running in seen) in (1, 2)
-    assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
+    assert seen == [(done, 0, 4) for done in range(5)]
     assert os.getpid() not in {pid for _, pid in toy.noted(log, "end")}
     for trial in trials:
         paths = store.path(trial), here.path(trial)
@@ -88,33 +85,28 @@ def test_a_failure_is_kept_with_its_reason_and_tried_again(
     assert (again.done, again.skipped, again.failed) == (0, 1, 1)
 
 
-def test_a_trial_that_kills_its_workers_fails_alone(store: Store, tmp_path: Path) -> None:
-    marker = tmp_path / "marker"
-    deadly = toy.trial(0, mode="kill")
-    once = toy.trial(1, mode="kill once", marker=str(marker))
-    others = [toy.trial(level, sleep=0.05) for level in range(2, 6)]
-    report = run([deadly, once, *others], store, jobs=2, retries=1)
+def test_a_trial_that_kills_its_process_fails_alone(store: Store, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    deadly = toy.trial(0, mode="kill", log=str(log))
+    once = toy.trial(1, mode="kill once", marker=str(tmp_path / "marker"), log=str(log))
+    others = [toy.trial(level, sleep=0.5, log=str(log)) for level in range(2, 6)]
+    report = run([deadly, *others, once], store, jobs=3)
     assert (report.done, report.skipped, report.failed) == (5, 0, 1)
-    assert marker.exists()
-    assert _reason(store, deadly) == "its worker process died (SIGKILL), 2 of 2 times"
+    assert _reason(store, deadly) == "its process died (a crash, or out of memory)"
     assert all(store.has(trial) for trial in [once, *others])
+    starts = Counter(level for level, _ in toy.noted(log, "start"))
+    assert starts == {0: 2, 1: 2, 2: 1, 3: 1, 4: 1, 5: 1}
+    # The two that died ran again after all others, one by one.
+    assert {level for level, _ in toy.noted(log, "start")[-2:]} == {0, 1}
     assert multiprocessing.active_children() == []
-
-
-def test_without_retries_the_first_death_is_the_last(store: Store, tmp_path: Path) -> None:
-    once = toy.trial(1, mode="kill once", marker=str(tmp_path / "marker"))
-    assert run([once], store, jobs=2, retries=0).failed == 1
-    assert run([once], store, jobs=1).done == 1
 
 
 def test_progress_counts_what_was_done_before(store: Store) -> None:
     trials = [toy.trial(0), toy.trial(1, mode="raise"), toy.trial(2)]
     run(trials[:1], store, jobs=1)
-    seen: list[tuple[int, int, int, int]] = []
+    seen: list[tuple[int, int, int]] = []
     run(trials, store, jobs=1, progress=lambda *counts: seen.append(counts))
-    assert seen[0] == (1, 0, 3, 0)
-    assert (1, 0, 3, 1) in seen
-    assert seen[-1] == (2, 1, 3, 0)
+    assert seen == [(1, 0, 3), (1, 1, 3), (2, 1, 3)]
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -123,7 +115,7 @@ def test_a_store_that_cannot_be_written_ends_the_run(store: Store, jobs: int) ->
     store.prepare()
     for trial in trials:
         store.path(trial).parent.write_text("a file where a folder should be")
-    with pytest.raises(StoreError, match=r"^cannot write .*(exists|directory)$"):
+    with pytest.raises(FileError, match=r"^cannot write .*(exists|directory)$"):
         run(trials, store, jobs=jobs)
     assert multiprocessing.active_children() == []
 
@@ -140,7 +132,7 @@ def test_a_disk_too_full_for_the_arrays_is_no_failure_of_the_trial(
 
     monkeypatch.setattr(os, "replace", nearly_full)
     trial = toy.trial(0)
-    with pytest.raises(StoreError, match="No space left on device"):
+    with pytest.raises(FileError, match="No space left on device"):
         run([trial], store, jobs=1)
     assert store.read(trial) is None
 
@@ -158,7 +150,7 @@ def test_data_that_cannot_be_had_end_the_run_and_are_no_failure(
         toy.trial(3, log=log),
     ]
 
-    def open_gates(done: int, failed: int, total: int, running: int) -> None:
+    def open_gates(done: int, failed: int, total: int) -> None:
         """Let trial 1 miss its data once trial 0 is done; trial 2 waits for what never comes."""
         for level in [1] * bool(done) + [2] * bool(failed):
             (gate / str(level)).touch()
@@ -180,7 +172,7 @@ def test_data_that_cannot_be_had_end_the_run_and_are_no_failure(
 def test_a_folder_that_cannot_be_made_is_found_before_any_work(tmp_path: Path) -> None:
     log, file = tmp_path / "log", tmp_path / "file"
     file.write_text("")
-    with pytest.raises(StoreError, match="Not a directory"):
+    with pytest.raises(FileError, match="Not a directory"):
         run([toy.trial(0, log=str(log))], Store(file / "runs"), jobs=1)
     assert not log.exists()
 
@@ -194,7 +186,7 @@ def test_an_interrupt_here_passes_and_keeps_what_is_finished(store: Store) -> No
 
 
 def test_an_error_of_the_client_ends_its_workers(store: Store) -> None:
-    def stop(done: int, failed: int, total: int, running: int) -> None:
+    def stop(done: int, failed: int, total: int) -> None:
         if done:
             raise KeyboardInterrupt
 
@@ -220,22 +212,33 @@ def test_damaged_results_are_computed_again(store: Store, caplog: pytest.LogCapt
     assert flipped.read_bytes() == original
 
 
-def test_workers_that_never_start_end_the_run(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("jobs", "threads"), [(0, 1), (2.0, 1), (1, 0), (1, "2")])
+def test_bad_counts_are_refused(store: Store, jobs: int, threads: int) -> None:
+    with pytest.raises(ValueError, match=r"^(jobs|threads) must be an integer"):
+        run([], store, jobs=jobs, threads=threads)
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_each_trial_has_one_thread_unless_said(store: Store, jobs: int) -> None:
+    trials = [Trial(f"{toy.__name__}:rounding", {}, seed) for seed in range(2)]
+    for threads, trial in zip((1, 2), trials, strict=True):
+        run([trial], store, jobs=jobs, threads=threads)
+        stored = store.read(trial)
+        assert stored is not None
+        assert stored.numbers == {"threads": threads, "flushed": True}
+
+
+def test_a_trial_that_another_client_finishes_meanwhile_is_not_computed(
+    store: Store, tmp_path: Path
 ) -> None:
-    start = Worker.__init__
+    log = tmp_path / "log"
+    trials = [toy.trial(level, log=str(log)) for level in range(3)]
 
-    def stillborn(self: Worker, root: Path) -> None:
-        start(self, root)
-        self.process.kill()
+    def meanwhile(done: int, failed: int, total: int) -> None:
+        if done == 1:
+            store.write(trials[2], Outcome({"value": -1.0}), 0.0)
 
-    monkeypatch.setattr(Worker, "__init__", stillborn)
-    with pytest.raises(RuntimeError, match=r"do not start \(SIGKILL\).*__main__"):
-        run([toy.trial(0)], store, jobs=2)
-    assert multiprocessing.active_children() == []
-
-
-@pytest.mark.parametrize(("jobs", "retries"), [(0, 1), (2.0, 1), (1, -1)])
-def test_bad_counts_are_refused(store: Store, jobs: int, retries: int) -> None:
-    with pytest.raises(ValueError, match=r"^(jobs|retries) must be an integer"):
-        run([], store, jobs=jobs, retries=retries)
+    report = run(trials, store, progress=meanwhile)
+    assert (report.done, report.skipped, report.failed) == (2, 1, 0)
+    assert [level for level, _ in toy.noted(log, "start")] == [0, 1]
