@@ -5,18 +5,18 @@
 # A *study* computes one trial, a *record* says what to vary, what to draw and what to hold against
 # the results. Trials are stored one by one: run it again and nothing is computed twice.
 #
-# Run it as a script, `python examples/own_experiment.py --out runs`.
+# Run it as a script, `python examples/own_experiment.py --out runs`, or by its record,
+# `extremal run examples/own_experiment.py`.
 
 # %%
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
 
 import extremal as ex
-from extremal.experiments import Claim, Experiment, Line, Outcome, Setting, Store
+from extremal.experiments import Claim, Experiment, Line, Outcome, Setting
 
 
 def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -55,11 +55,9 @@ if __name__ == "__main__":
     options = ArgumentParser()
     options.add_argument("--out", default="runs", help="the folder that holds the runs")
     options.add_argument("--scale", default="quick", help="smoke or quick")
-    settings = options.parse_args()
-    store = Store(settings.out)
-    report = ex.experiments.run(record.trials(settings.scale), store, jobs=1)
-    print(f"{report.done} trials done, {report.skipped} were there, {report.failed} failed")
-    summary = ex.experiments.summarise(record, settings.scale, store)
+    options.add_argument("--jobs", type=int, default=1, help="trials at a time")
+    asked = options.parse_args()
+    summary = ex.experiments.reproduce(record, asked.scale, asked.out, jobs=asked.jobs)
+    print("{done} of {total} trials done, {failed} failed".format(**summary["trials"]))
     print(ex.report.rows_markdown(summary))
-    folder = Path(settings.out, record.name, settings.scale)
-    print(*ex.report.write_report(summary, folder), sep="\n")
+    print(f"{asked.out}/{record.name}/{asked.scale}/report.html")

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 
@@ -69,10 +70,20 @@ def test_own_network(tmp_path, monkeypatch, capsys):
 def test_own_experiment_computes_nothing_twice(tmp_path, monkeypatch, capsys):
     asked = ("--scale", "smoke", "--out", str(tmp_path))
     printed = ran("own_experiment", monkeypatch, capsys, *asked)
-    assert printed.startswith("2 trials done, 0 were there, 0 failed")
-    again = ran("own_experiment", monkeypatch, capsys, *asked)
-    assert again.startswith("0 trials done, 2 were there, 0 failed")
+    assert printed.startswith("2 of 2 trials done, 0 failed")
     assert (tmp_path / "mine/clusters/smoke/report.html").is_file()
+    stored = {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*")}
+    assert ran("own_experiment", monkeypatch, capsys, *asked) == printed
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*")} == stored
+
+
+def test_sweep_on_dask(tmp_path):
+    """On workers that it starts; tests/test_cluster_page.py gives it an address."""
+    script = [sys.executable, EXAMPLES / "sweep_on_dask.py", "--out", tmp_path, "--steps", "5"]
+    printed = subprocess.run(script, check=True, capture_output=True, text=True).stdout
+    assert "12 of 12 trials done, 0 failed" in printed
+    assert len(re.findall(r"^p = .*: radius 0[.]\d+$", printed, re.M)) == 12
+    assert {"report.html", "table.csv"} <= {path.name for path in tmp_path.glob("sweeps/width/*")}
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
