@@ -19,8 +19,8 @@ ORDER = {
     "evaluate": {"data", "models", "attack", "measure", "certify", "train"},
     "theory": set(),
 }
-ORDER["experiments"] = set(ORDER)
 ORDER["report"] = set(ORDER)
+ORDER["experiments"] = set(ORDER)
 ORDER["web"] = set(ORDER)
 ORDER["cli"] = set(ORDER)
 FACE = {"__init__", "sklearn"}  # the first imports all parts
