@@ -4,16 +4,24 @@ Commands: `extremal ...` is parsed by the command line's own parser and its expe
 set and scale must exist; those that only show something are run. Runs are not: every experiment
 runs at smoke scale in tests/experiments. `make` targets, scripts and test files must exist.
 
+Those of Dask are parsed by Dask's own command line.
+
 Python: blocks marked `python` run as they stand, a page's blocks one after the other. In those
-marked `py`, which are excerpts, and in the text, every name `ex.` something must exist.
+marked `py`, which are excerpts, and in the text, every name `ex.` something must exist. TOML and
+YAML must parse. A block that begins with a file's name, as `# my_record.py`, is that file: it is
+there when the page's other blocks run, and commands may name it.
 """
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
 import typer
+import yaml
+from dask.utils import parse_timedelta
+from distributed.cli import dask_scheduler, dask_worker
 
 import extremal as ex
 from extremal.cli.main import app
@@ -32,8 +40,12 @@ ELSEWHERE = {
     "docs/your-own-activation.md": "tests/experiments/test_activation.py",
 }
 SHOWN = re.compile(r"extremal (list|show \S+|data list)")  # commands that are run
+_OWN = re.compile(r"--scale smoke|--out|[.]py|sweeps/")  # but for those of what the reader ran
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 _TOOLS = {"extremal", "make", "python", "python3", "grep", "pip"}
+_FILE = re.compile(r"# (\w+\.(?:py|toml))\n")  # the first line of a block that is a file
+_DASK = re.compile(r"\bdask (scheduler|worker)((?: +[^ `'&]+)*)")
+_DASK_COMMANDS = {"scheduler": dask_scheduler.main, "worker": dask_worker.main}
 
 
 def name_of(page: Path) -> str:
@@ -60,9 +72,23 @@ def python_of(page: Path, language: str) -> list[str]:
     return [block for kind, block in _BLOCK.findall(page.read_text()) if kind == language]
 
 
+def files_of(page: Path) -> dict[str, str]:
+    """The files that blocks of a page are, by their names."""
+    blocks = [block for _, block in _BLOCK.findall(page.read_text())]
+    return {found[1]: block for block in blocks if (found := _FILE.match(block))}
+
+
+def dask_commands_of(page: Path) -> list[tuple[str, list[str]]]:
+    """Dask's commands in a page's blocks, those for another host among them."""
+    text = "".join(block for _, block in _BLOCK.findall(page.read_text()))
+    return [(found[1], shlex.split(found[2])) for found in _DASK.finditer(text)]
+
+
 COMMANDS = sorted({(name_of(page), command) for page in PAGES for command in commands_of(page)})
 OURS = [pair for pair in COMMANDS if pair[1].startswith("extremal ")]
 RUN = [page for page in PAGES if python_of(page, "python") and name_of(page) not in ELSEWHERE]
+FILES = {name for page in PAGES for name in files_of(page)}
+DASK = [(name_of(page), *command) for page in PAGES for command in dask_commands_of(page)]
 
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, object]]:
@@ -85,7 +111,13 @@ def check(arguments: list[str]) -> None:
         assert arguments[0] in root.commands
         return
     name, params = parsed(arguments)
-    if name in {"run", "show"}:
+    if name == "sweep":
+        assert params["file"].name in FILES
+    if name in {"run", "show"} and (ROOT / str(params["name"])).suffix == ".py":
+        assert params["name"] in FILES or (ROOT / str(params["name"])).is_file()
+    elif name == "show" and str(params["name"]).startswith("sweeps/"):
+        assert f"{str(params['name']).removeprefix('sweeps/')}.toml" in FILES
+    elif name in {"run", "show"}:
         experiment = ex.experiments.get(str(params["name"]))
         if params["scale"] is not None:
             experiment.at(params["scale"])
@@ -119,12 +151,23 @@ def test_a_command_that_does_not_exist_would_be_noticed():
         check(["run", "demo", "--sccale", "quick"])
     with pytest.raises(ValueError, match="unknown experiment"):
         check(["run", "min-vidal-2024/figure-99"])
+    with pytest.raises(AssertionError):
+        check(["run", "nobodys_record.py"])
+    with pytest.raises(AssertionError):
+        check(["sweep", "nobodys.toml"])
     with pytest.raises(ValueError, match="scale"):
         check(["show", "demo", "--scale", "huge"])
 
 
 @pytest.mark.parametrize(
-    "command", sorted({c for _, c in OURS if SHOWN.match(c) and "--scale smoke" not in c})
+    "command",
+    sorted(
+        {
+            c
+            for _, c in OURS
+            if SHOWN.match(c) and not re.search("--scale smoke|--out|[.]py|sweeps/", c)
+        }
+    ),
 )
 def test_what_only_shows_something_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # where nothing was run: the stored results are shown
@@ -153,6 +196,9 @@ def test_other_commands_name_what_exists(page, command):
 @pytest.mark.parametrize("page", RUN, ids=name_of)
 def test_python_blocks_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in files_of(page).items():
+        Path(name).write_text(text)
     names: dict[str, object] = {"__name__": "page"}
     for block in python_of(page, "python"):
         exec(compile(block, name_of(page), "exec"), names)
@@ -174,3 +220,29 @@ def test_excerpts_compile_and_names_exist(page):
         for part in name.split(".")[1:]:
             assert hasattr(found, part), f"{name_of(page)}: ex{name} is not there"
             found = getattr(found, part)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_toml_and_yaml_parse_and_sweeps_are_sweeps(page, tmp_path, monkeypatch):
+    for block in python_of(page, "yaml"):
+        assert yaml.safe_load(block)
+    for block in python_of(page, "toml"):
+        assert tomllib.loads(block)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name, text in files_of(page).items():
+        (tmp_path / name).write_text(text)
+    for path in sorted(tmp_path.glob("*.toml")):
+        assert ex.experiments.read_sweep(path).trials("paper")
+
+
+@pytest.mark.parametrize(("page", "command", "arguments"), DASK)
+def test_commands_of_dask_parse(page, command, arguments):
+    params = _DASK_COMMANDS[command].make_context(command, list(arguments)).params
+    if params.get("lifetime"):
+        parse_timedelta(params["lifetime"])
+
+
+def test_a_wrong_command_of_dask_would_be_noticed():
+    assert {command for _, command, _ in DASK} == {"scheduler", "worker"}
+    with pytest.raises(Exception, match="No such option"):
+        dask_worker.main.make_context("worker", ["tcp://alpha:8786", "--nthraeds", "1"])

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import matplotlib
 import torch
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
+from matplotlib.patches import Circle
 from torch import Tensor
 
 import extremal as ex
@@ -27,23 +26,6 @@ FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 _POSITIVE, _NEGATIVE = 6, 4
 _SIDES = ListedColormap(["#f6d5bd", "#cfe3f0"])  # read as -1, as +1
 _ARROW = {"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0}
-_PARTS = {
-    "data": (0, 0),
-    "models": (1, 0),
-    "attack": (2, 0.55),
-    "measure": (2, -0.55),
-    "certify": (3, 0),
-    "train": (4, 0),
-    "evaluate": (5, 0),
-    "experiments": (6, 0),
-    "report": (7, 0),
-    "cli": (8, 0),
-}
-_WAY = [
-    *(("data", "models"), ("models", "attack"), ("models", "measure"), ("attack", "certify")),
-    *(("measure", "certify"), ("certify", "train"), ("train", "evaluate")),
-    *(("evaluate", "experiments"), ("experiments", "report"), ("report", "cli")),
-]
 
 
 def cuts() -> Figure:
@@ -133,33 +115,6 @@ def parabolas() -> Figure:
     return figure
 
 
-def parts() -> Figure:
-    """The parts of the package, each to the right of those that it may import."""
-    figure = Figure(figsize=(8.6, 2.3))
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    for name, (x, y) in _PARTS.items():
-        _box(axes, x, y, name, CYCLE[0])
-    _box(axes, 3, -1.25, "theory", CYCLE[2])
-    axes.text(3.52, -1.25, "imports nothing of ours: the tests' independent oracle", va="center")
-    for start, end in _WAY:
-        (x, y), (to_x, to_y) = _PARTS[start], _PARTS[end]
-        arrow = FancyArrowPatch(
-            (x + 0.42, y), (to_x - 0.42, to_y), arrowstyle="-|>", mutation_scale=9, color=GREY
-        )
-        axes.add_patch(arrow)
-    axes.set(xlim=(-0.55, 8.55), ylim=(-1.6, 0.95))
-    axes.axis("off")
-    return figure
-
-
-def _box(axes: Any, x: float, y: float, name: str, colour: str) -> None:
-    frame = FancyBboxPatch(
-        (x - 0.4, y - 0.22), 0.8, 0.44, boxstyle="round,pad=0.02", color=colour, alpha=0.16
-    )
-    axes.add_patch(frame)
-    axes.text(x, y, name, ha="center", va="center", fontsize=8.0)
-
-
 def _tensor(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
@@ -169,7 +124,7 @@ def _power(p: float) -> str:
 
 
 PICTURES: dict[str, Callable[[], Figure]] = {
-    each.__name__: each for each in (cuts, radii, parabolas, parts)
+    each.__name__: each for each in (cuts, radii, parabolas)
 }
 
 

@@ -75,16 +75,14 @@ def _costs(folder: Path) -> str:
     return _markdown(["paper scale", "trials", "core-hours", "seconds of a trial"], rows)
 
 
-def sweep(result: dict[str, Any]) -> str:
-    """Efficiencies and overheads, one row each."""
-    rows = [[name, f"{value:.2f}"] for name, value in result["ratios"].items()]
-    rows += [
-        [name, f"{value:.4f}"]
-        for name, value in result["figures"].items()
-        if name.startswith("seconds of a small trial")
+def cluster(result: dict[str, Any]) -> str:
+    """Every ratio and every figure that is one number, a row each; the load stands in the head."""
+    singles = {name: value for name, value in result["figures"].items() if _is_number(value)}
+    loads = [
+        f"{singles.pop(name):.1f}" for name in ("load before", "load after") if name in singles
     ]
-    load = [f"{result['figures'][when]:.1f}" for when in ("load before", "load after")]
-    return _markdown(["", f"load of the machine {' to '.join(load)}"], rows)
+    rows = [[name, f"{value:.3g}"] for name, value in (result["ratios"] | singles).items()]
+    return _markdown(["", f"load of the machine {' to '.join(loads)}" if loads else ""], rows)
 
 
 def store(result: dict[str, Any]) -> str:
@@ -93,9 +91,14 @@ def store(result: dict[str, Any]) -> str:
     rows = [
         [what, f"{small[what]:.1f}", f"{large[what]:.1f}", f"{large[what] / small[what]:.1f}"]
         for what in small
-        if what != "damaged"
+        if _is_number(small[what])
     ]
-    return _markdown(["CPU seconds", "1,000 trials", "100,000 trials", "ratio"], rows)
+    sizes = [f"{result['settings']['trials'][size]:,} trials" for size in ("small", "large")]
+    return _markdown(["CPU seconds", *sizes, "ratio"], rows)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def flow(result: dict[str, Any]) -> str:
@@ -256,7 +259,7 @@ _ALL = (
     estimator,
     estimator_losses,
     store,
-    sweep,
+    cluster,
     train,
 )
-TABLES = {each.__name__: each for each in _ALL}
+TABLES = {each.__name__: each for each in _ALL} | {"sweep": cluster}  # its name before

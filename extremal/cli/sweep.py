@@ -35,7 +35,7 @@ def add_to(app: typer.Typer) -> None:
 
 
 def sweep(
-    file: Annotated[Path, typer.Argument(help="A TOML file; docs/clusters.md shows one.")],
+    file: Annotated[Path, typer.Argument(help="A TOML file; docs/own-sweep.md shows one.")],
     jobs: JobsOption = None,
     cluster: ClusterOption = None,
     threads: ThreadsOption = 1,
