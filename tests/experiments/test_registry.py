@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from extremal.experiments import Experiment, get, names, register, registry
+from extremal.experiments import Trial, find_record, find_study, get, names, registry
 
 RECORD = """
 from extremal.experiments import Experiment
@@ -15,84 +17,128 @@ experiment = Experiment({name!r}, "T", "S", "m:f", {{}}, (), ())
 """
 
 
-def _record(name: str) -> Experiment:
-    return Experiment(name, "T", "S", "m:f", {}, (), ())
-
-
 @pytest.fixture
-def papers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of records in place of the package's own."""
-    package = f"papers_of_{tmp_path.name}".replace("-", "_")
-    folder = tmp_path / package
-    for path, text in {
-        "__init__.py": "",
-        "demo.py": RECORD.format(name="demo"),
-        "_shared.py": "raise ImportError",
-        "min_vidal_2024/__init__.py": "",
-        "min_vidal_2024/_common.py": "raise ImportError",
-        "min_vidal_2024/figure_2.py": RECORD.format(name="min-vidal-2024/figure-2"),
-        "min_vidal_2024/figure_3.py": "raise ImportError",
-        "min_vidal_2024/table_1.py": "experiment = 3",
-    }.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(registry, "_FOLDER", folder)
-    monkeypatch.setattr(registry, "_PACKAGE", package)
-    monkeypatch.setattr(registry, "_registered", {})
-    return folder
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of a user's, whose modules are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    known = set(sys.modules)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
-def test_names_come_from_paths_and_import_nothing(papers: Path) -> None:
-    assert names() == [
-        "demo",
-        "min-vidal-2024/figure-2",
-        "min-vidal-2024/figure-3",
-        "min-vidal-2024/table-1",
-    ]
-    assert not [module for module in sys.modules if module.startswith(papers.name)]
+def test_listing_names_imports_no_record() -> None:
+    code = (
+        "import sys; from extremal.experiments import names; print(len(names())); "
+        "print([name for name in sys.modules if name.startswith('extremal.experiments.papers')])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"{len(registry.RECORDS)}\n[]\n"
 
 
-def test_only_what_is_asked_for_is_imported(papers: Path) -> None:
-    assert get("min-vidal-2024/figure-2").name == "min-vidal-2024/figure-2"
-    assert get("demo").name == "demo"
-    assert f"{papers.name}.min_vidal_2024.figure_3" not in sys.modules
-    with pytest.raises(ValueError, match="table_1 must be an Experiment, got 3"):
-        get("min-vidal-2024/table-1")
+def test_each_record_has_its_name_and_each_id_a_study() -> None:
+    """Tables and files agree: no record is missing, no study unused, every id has its function."""
+    records = {name: get(name) for name in names()}
+    assert [record.name for record in records.values()] == list(records)
+    assert {record.study for record in records.values()} == set(registry.STUDIES)
+    assert all(callable(find_study(study)) for study in registry.STUDIES)
+    inside = Path(registry.__file__).parent / "papers"
+    modules = {place.partition(":")[0] for place in registry.RECORDS.values()}
+    files = [path.relative_to(inside).with_suffix("") for path in inside.rglob("[!_]*.py")]
+    assert {".".join(path.parts) for path in files} == modules
+
+
+def test_a_study_that_has_moved_keeps_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = Trial("extremal.experiments.studies.plane:plane", {}, 0)
+    key, function = trial.key, find_study(trial.study)
+    monkeypatch.setitem(registry.STUDIES, "was.elsewhere:plane", "plane:plane")
+    assert find_study("was.elsewhere:plane") is function
+    assert Trial(trial.study, {}, 0).key == key
+    assert find_study("json:dumps").__name__ == "dumps"  # An unknown one is imported as it stands.
 
 
 @pytest.mark.parametrize(
     ("asked", "hint"),
     [
         ("demmo", ": did you mean demo?"),
-        ("figure-2", ": did you mean min-vidal-2024/figure-2?"),
-        ("min_vidal_2024/figure_3", ": did you mean min-vidal-2024/figure-3?"),
-        ("min-vidal-2024/table-2", ": did you mean min-vidal-2024/table-1"),
+        ("theorem-2", ": did you mean min-vidal-2024/theorem-2?"),
+        ("min_vidal_2024/figure_4", ": did you mean min-vidal-2024/figure-4 or min-vidal-2024/fig"),
         ("xyz", "; see `extremal list`"),
         ("", "; see `extremal list`"),
+        ("my_record.pyc", "; see `extremal list`"),
     ],
 )
-def test_an_unknown_name_gets_the_nearest_ones(papers: Path, asked: str, hint: str) -> None:
+def test_an_unknown_name_gets_the_nearest_ones(asked: str, hint: str) -> None:
     message = f"^unknown experiment {asked!r}{re.escape(hint)}"
+    for find in (get, find_record):
+        with pytest.raises(ValueError, match=message) as caught:
+            find(asked)
+        assert str(caught.value).endswith("; see `extremal list`")
+
+
+def test_a_name_from_a_stranger_imports_no_file(folder: Path) -> None:
+    (folder / "mine.py").write_text("raise SystemExit")
+    with pytest.raises(ValueError, match="unknown experiment"):
+        get(str(folder / "mine.py"))
+
+
+def test_a_record_in_a_file_of_ones_own(folder: Path) -> None:
+    inner = folder / "a.pyenv"
+    inner.mkdir()
+    (inner / "mine.py").write_text(RECORD.format(name="mine/one"))
+    (inner / "two.py").write_text(
+        RECORD.format(name="mine/two")
+        + "other = Experiment('mine/other', '', '', 'm:f', {}, (), ())"
+    )
+    assert find_record(str(inner / "mine.py")).name == "mine/one"
+    assert find_record(f"{inner}/mine.py:experiment").name == "mine/one"
+    assert find_record(f"{inner}/two.py:other").name == "mine/other"
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "asked", "message"),
+    [
+        ("a.py", "", "b.py", r"record must be a file that is there, got .*b\.py"),
+        (
+            "my-file.py",
+            "",
+            "my-file.py",
+            "record must be a file with a module's name, got my-file.py",
+        ),
+        (
+            "bad.py",
+            "1 / 0",
+            "bad.py",
+            r"bad\.py must be a file that can be imported, got ZeroDivisi",
+        ),
+        ("ends.py", "import sys; sys.exit(3)", "ends.py", "can be imported, got SystemExit: 3"),
+        ("none.py", "x = 1", "none.py", r"none\.py must hold an Experiment, got none"),
+        (
+            "demos.py",
+            RECORD.format(name="demo"),
+            "demos.py",
+            "name must differ from the package's own",
+        ),
+        ("json.py", RECORD.format(name="a"), "json.py", "whose name no other module has, got json"),
+        (
+            "one.py",
+            RECORD.format(name="a"),
+            "one.py:b",
+            r"record must be \S+one\.py:experiment, got b",
+        ),
+        (
+            "more.py",
+            RECORD.format(name="a") + "again = experiment",
+            "more.py",
+            r"more\.py must hold one Experiment; say which, \S+:experiment or \S+:again, got 2",
+        ),
+    ],
+)
+def test_a_file_that_holds_no_record_is_one_clear_line(
+    folder: Path, file: str, text: str, asked: str, message: str
+) -> None:
+    (folder / file).write_text(text)
     with pytest.raises(ValueError, match=message) as caught:
-        get(asked)
-    assert str(caught.value).endswith("; see `extremal list`")
-
-
-def test_own_experiments_can_be_registered_and_replaced(papers: Path) -> None:
-    first, second = _record("mine/one"), _record("mine/one")
-    register(first)
-    assert "mine/one" in names()
-    assert get("mine/one") is first
-    register(second)
-    assert get("mine/one") is second
-
-
-def test_shipped_names_are_taken(papers: Path) -> None:
-    with pytest.raises(ValueError, match=r"name must differ .*, got demo"):
-        register(_record("demo"))
-
-
-def test_each_record_of_the_package_is_named_by_its_path() -> None:
-    for name in names():
-        assert get(name).name == name
+        find_record(f"{folder}/{asked}")
+    assert "\n" not in str(caught.value)

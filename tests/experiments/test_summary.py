@@ -19,6 +19,7 @@ from extremal.experiments import (
     Cloud,
     Diagram,
     Experiment,
+    FileError,
     Heat,
     Line,
     Mark,
@@ -28,7 +29,6 @@ from extremal.experiments import (
     Scene,
     Setting,
     Store,
-    StoreError,
     load_summary,
     run,
     summarise,
@@ -483,7 +483,7 @@ def test_a_summary_comes_back_as_it_was_written(tmp_path: Path) -> None:
 
 def test_bad_summaries_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "summary.json"
-    with pytest.raises(StoreError, match="no such file"):
+    with pytest.raises(FileError, match="no such file"):
         load_summary(path)
     for text in ("{", "[]", '{"rows": []}'):
         path.write_text(text)

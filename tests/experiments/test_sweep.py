@@ -28,8 +28,6 @@ from . import toy
 OWN = f"""
 function = "{toy.STUDY}"
 seeds = 2
-threads = 3
-memory = 0.5
 [settings]
 sleep = 0.0
 [axes]
@@ -51,17 +49,6 @@ def test_a_grid_over_a_function(tmp_path: Path) -> None:
     assert len(trials) == 3 * 2 * 2
     wanted = {"sleep": 0.0, "level": 1.0, "kind": "b"}
     assert (trials[2].params, trials[2].seed, trials[2].study) == (wanted, 0, toy.STUDY)
-    assert {(trial.threads, trial.memory) for trial in trials} == {(3, 0.5)}
-
-
-def test_needs_are_no_part_of_the_key(tmp_path: Path) -> None:
-    """What is declared later must not make results of before unknown."""
-    bare = OWN.replace("threads = 3", "").replace("memory = 0.5", "")
-    keys = [
-        [trial.key for trial in read_sweep(_sweep(tmp_path, text)).trials("paper")]
-        for text in (OWN, bare)
-    ]
-    assert keys[0] == keys[1]
 
 
 def test_a_grid_over_an_experiment_shares_its_results(tmp_path: Path) -> None:
@@ -250,5 +237,3 @@ def test_an_estimate_takes_what_is_alike_then_the_mean_then_what_was_shipped(
     # Seed 1 of a = 1 and of a = 2 cost what seed 0 did; both of a = 3 the mean of what is done.
     assert found.seconds == 10.0 + 40.0 + 2 * 25.0
     assert (found.done, found.failed) == (2, 1)
-    wide = [Trial("m:f", {"a": 9}, seed, threads=4) for seed in (0, 1)]
-    assert estimate(wide, store, shipped=2.0).seconds == 16.0

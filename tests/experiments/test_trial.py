@@ -45,7 +45,7 @@ def test_bad_trials_are_refused(study: str, params: dict, seed: int, message: st
 
 
 def test_the_seed_decides_the_numbers() -> None:
-    first, again, other = (toy.trial(1, seed).compute().numbers for seed in (5, 5, 6))
+    first, again, other = (toy.trial(1, seed).compute(toy.study).numbers for seed in (5, 5, 6))
     assert first == again
     assert first["value"] != other["value"]
 
@@ -53,7 +53,7 @@ def test_the_seed_decides_the_numbers() -> None:
 def test_a_study_that_changes_its_parameters_leaves_the_trial_as_it_was() -> None:
     trial = Trial(f"{toy.__name__}:greedy", {"level": 1, "list": [0]}, 0)
     key = trial.key
-    trial.compute()
+    trial.compute(toy.greedy)
     assert trial.params == {"level": 1, "list": [0]}
     assert trial.key == key
 
@@ -64,8 +64,9 @@ def test_trials_run_on_one_thread_without_denormals_and_leave_no_trace(flushed: 
     torch.set_num_threads(2)
     torch.set_flush_denormal(flushed)
     try:
-        numbers = Trial(f"{toy.__name__}:rounding", {}, 0).compute().numbers
-        assert numbers == {"threads": 1, "flushed": True}
+        trial = Trial(f"{toy.__name__}:rounding", {}, 0)
+        assert trial.compute(toy.rounding).numbers == {"threads": 1, "flushed": True}
+        assert trial.compute(toy.rounding, threads=3).numbers == {"threads": 3, "flushed": True}
         assert torch.get_num_threads() == 2
         assert toy.flushes() == flushed
     finally:
@@ -75,4 +76,4 @@ def test_trials_run_on_one_thread_without_denormals_and_leave_no_trace(flushed: 
 
 def test_a_study_must_return_an_outcome() -> None:
     with pytest.raises(ValueError, match="no_outcome must return an Outcome"):
-        Trial(f"{toy.__name__}:no_outcome", {}, 0).compute()
+        Trial(f"{toy.__name__}:no_outcome", {}, 0).compute(toy.no_outcome)

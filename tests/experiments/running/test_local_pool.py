@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import subprocess
+import sys
+import textwrap
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -95,18 +97,48 @@ def test_killed_twice_and_run_again_loses_nothing_and_does_nothing_twice(
     assert json.loads(written[0])["trials"] == {"done": COUNT, "failed": 0, "total": COUNT}
 
 
-def test_an_interrupt_ends_the_workers_at_once_and_quietly(start: Start, tmp_path: Path) -> None:
+@pytest.mark.parametrize("whom", ["the client", "its group"])
+def test_an_interrupt_ends_the_processes_at_once_and_quietly(
+    start: Start, tmp_path: Path, whom: str
+) -> None:
     store, record = Store(tmp_path / "runs"), experiment(tmp_path, COUNT)
     open_gate(tmp_path, 2)
     process = start(tmp_path, 2)
     until(lambda: {level for level, _ in noted(tmp_path / "log", "start")} >= _next(2))
-    os.killpg(process.pid, signal.SIGINT)
+    (os.kill if whom == "the client" else os.killpg)(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
     until(lambda: group(process.pid) == [])
     assert _finished(store, record) == [0, 1]
+
+
+SCRIPT = """
+import sys
+from extremal.experiments import Store, run
+sys.path.insert(0, {root!r})
+from tests.experiments import toy
+print("begun", flush=True)
+run([toy.trial(level) for level in range(3)], Store({store!r}), jobs=2)
+"""
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+    root, store = str(Path(__file__).parents[3]), Store(tmp_path / "runs")
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(root=root, store=str(store.root)))
+    command = [sys.executable, str(script)]
+    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 1
+    assert ran.stdout.splitlines()[0] == "begun"
+    assert ran.stderr.count("Traceback") == 1  # the client's own, and none of its processes'
+    rule = 'a script needs `if __name__ == "__main__":` for several jobs'
+    assert ran.stderr.splitlines()[-1] == f"RuntimeError: processes do not start; {rule}"
+    assert list(store.root.rglob("*.json")) == []  # No trial is blamed for it.
+    script.write_text(f"if __name__ == '__main__':\n{textwrap.indent(script.read_text(), '  ')}")
+    subprocess.run(command, capture_output=True, check=True, timeout=120)
+    assert len(list(store.root.rglob("*.json"))) == 3
 
 
 def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: Path) -> None:
