@@ -78,6 +78,9 @@ def _costs(folder: Path) -> str:
 def cluster(result: dict[str, Any]) -> str:
     """Every ratio and every figure that is one number, a row each; the load stands in the head."""
     singles = {name: value for name, value in result["figures"].items() if _is_number(value)}
+    empty = result["figures"]["seconds of the empty trials"]
+    count = result["settings"]["empty trials"]
+    singles |= {f"seconds of {count} empty trials, {where}": empty[where] for where in empty}
     loads = [
         f"{singles.pop(name):.1f}" for name in ("load before", "load after") if name in singles
     ]
@@ -262,4 +265,4 @@ _ALL = (
     cluster,
     train,
 )
-TABLES = {each.__name__: each for each in _ALL} | {"sweep": cluster}  # its name before
+TABLES = {each.__name__: each for each in _ALL}

@@ -42,12 +42,15 @@ class ClusterError(ValueError):
 def check_cluster(address: str) -> None:
     """ValueError where this is no address of a scheduler, or Dask is not there."""
     try:
-        import distributed  # noqa: F401, PLC0415 - an extra
+        import dask  # noqa: PLC0415 - an extra
+        import distributed  # noqa: F401, PLC0415
     except ImportError as error:
         install = "python -m pip install 'extremal[cluster]'"
         raise ClusterError(f"--cluster needs Dask, an extra of this package: {install}") from error
     good = "://" in address and not address.endswith("://")
     require(good, "cluster", "be an address such as tcp://host:8786", address)
+    safe = not address.startswith("tls://") or dask.config.get("distributed.comm.tls.ca-file")
+    require(safe, "cluster", "be tls:// only with Dask's settings distributed.comm.tls", address)
 
 
 def run_on_cluster(trials: Iterable[Trial], address: str, threads: int, notice: Notice) -> Ended:

@@ -29,7 +29,7 @@ Ended = Generator[tuple[Trial, TrialFile | BaseException]]
 """An engine: trials as they end, with what came of each, its process's death, or what ends all."""
 _TRACEBACK_LINES = 6  # the last ones of a failure, which are kept
 # The number of torch's threads is the process's: a trial that shared it would not be repeatable.
-_one_at_a_time = threading.Lock()
+_one_at_a_time = threading.RLock()
 _SPAWN = multiprocessing.get_context("spawn")  # not fork, which torch's threads do not survive
 _NO_START = 'processes do not start; a script needs `if __name__ == "__main__":` for several jobs'
 _Process = tuple[ProcessPoolExecutor, Future[int]]  # one process, and whether it has started
@@ -110,13 +110,10 @@ def _processes() -> Iterator[Callable[[], _Process]]:
 
     try:
         yield start
-    except BaseException:
-        ours.close()  # Ctrl-C, an error, a consumer that stops: whatever still computes ends now.
-        raise
     finally:
+        ours.close()  # All are done, or nobody waits for them: whatever still computes ends now.
         for process in started:
             process.shutdown(cancel_futures=True)
-        ours.close()
         theirs.close()
 
 

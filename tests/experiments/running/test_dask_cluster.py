@@ -339,7 +339,7 @@ def test_a_worker_without_the_package_is_named(own: Cluster, tmp_path: Path) -> 
 
 def test_workers_that_come_when_there_is_work_and_go_when_there_is_none(tmp_path: Path) -> None:
     """What dask-jobqueue's and dask-kubernetes' `adapt` do, without their machines."""
-    options = {"n_workers": 0, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 0, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**options, host="127.0.0.1") as adaptive:
         adaptive.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
         trials = [toy.trial(level, sleep=0.3) for level in range(8)]
@@ -363,6 +363,12 @@ def test_workers_of_many_threads_compute_one_trial_at_a_time(own: Cluster, tmp_p
 def test_an_address_that_is_none_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(ValueError, match=r"^cluster must be an address such as tcp://host:8786"):
         run([toy.trial(0)], Store(tmp_path), cluster=address)
+
+
+def test_tls_without_its_settings_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^cluster must be tls:// only with Dask's settings"):
+        run([toy.trial(0)], Store(tmp_path / "runs"), cluster="tls://127.0.0.1:9")
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_scheduler_that_nobody_runs_is_one_clear_line(

@@ -4,8 +4,9 @@ A scheduler, the workers and the client are processes of their own on this machi
 worker and with two take turns, so that a machine that is busy for a while is busy for both. Two
 kinds of trial: one computes for some seconds, one waits for as long. Where others use the machine,
 two that compute share what one had for itself, and the first kind says more about them than about
-us; the second kind needs no processor, and says what of the time is ours. The start of the
-processes that compute, one a worker in each run, is not in it.
+us; the second kind needs no processor, and says what of the time is ours. A run is timed as people
+meet it, from the call to its return: finding what is missing, connecting, and storing are in it.
+The workers have loaded the package before; the processes of a local run start anew each time.
 """
 
 from __future__ import annotations
@@ -30,21 +31,21 @@ SETTINGS: dict[str, Any] = {
     "trials of a run": 4,
     "seconds of a trial that waits": 5.0,
     "CPU seconds of a trial that computes": 5.0,
-    "turns": {"waits": 3, "computes": 3},
-    "small trials": 100,
+    "turns": 3,
+    "empty trials": 200,
     "threads of a worker": 1,
 }
 _ROOT = str(Path(__file__).parents[1])
-_STUDY = "bench.sweep:study"
+_STUDY = "bench.cluster:study"
+_PLACES: dict[str, dict[str, Any]] = {
+    "in this process": {"jobs": 1},
+    "in two processes, which start": {"jobs": 2},
+    "on two warm workers": {},
+}
 
 
 def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
-    """Wait for the others, wait, or multiply matrices for so many CPU seconds."""
-    if "meet" in params:
-        place = Path(params["meet"])
-        (place / str(generator.initial_seed())).touch()
-        while len(list(place.iterdir())) < params["workers"]:
-            time.sleep(0.005)
+    """Wait, or multiply matrices for so many CPU seconds, or do nothing."""
     time.sleep(params.get("wait", 0.0))
     begun, products = time.process_time(), 0
     x = torch.randn(200, 200, generator=generator, dtype=torch.float64)
@@ -55,77 +56,52 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
 
 def measure() -> dict[str, Any]:
-    """Efficiencies of two workers, and overheads per trial."""
+    """Efficiencies of two workers, and what empty trials take."""
     figures: dict[str, Any] = {"load before": os.getloadavg()[0]}
     ratios: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         with _cluster(place / "one", 1) as one, _cluster(place / "two", 2) as two:
-            clusters = {"one worker": (one, 1), "two workers": (two, 2)}
-            kinds = {"waits": "seconds of a trial that waits"}
-            kinds["computes"] = "CPU seconds of a trial that computes"
-            for kind, seconds in kinds.items():
-                params = {kind.removesuffix("s"): SETTINGS[seconds]}
-                found = _in_turns(place / kind, clusters, params, SETTINGS["turns"][kind])
+            for kind, setting in (("waits", "seconds of a"), ("computes", "CPU seconds of a")):
+                seconds = SETTINGS[f"{setting} trial that {kind}"]
+                found = _in_turns(place / kind, one, two, {kind.removesuffix("s"): seconds})
                 figures[f"a trial {kind}"] = found
                 ratios[f"efficiency of two workers, a trial {kind}"] = statistics.median(
-                    alone / (2.0 * both)
-                    for alone, both in zip(*(found[name] for name in clusters), strict=True)
+                    alone / (2.0 * both) for alone, both in zip(*found.values(), strict=True)
                 )
-            for name, workers, how in (
-                ("in this process", 1, {"jobs": 1}),
-                ("in two worker processes", 2, {"jobs": 2}),
-                ("on the cluster of two", 2, {"cluster": two}),
-            ):
-                small = [Trial(_STUDY, {}, seed) for seed in range(SETTINGS["small trials"])]
-                seconds = _timed(small, place / name, workers, how)
-                figures[f"seconds of a small trial, {name}"] = seconds / len(small)
-    base = figures["seconds of a small trial, in this process"]
-    cluster = figures["seconds of a small trial, on the cluster of two"]
-    ratios["a small trial on the cluster over one in this process"] = cluster / base
+            empty = [Trial(_STUDY, {}, seed) for seed in range(SETTINGS["empty trials"])]
+            seconds = {
+                name: timed(empty, place / name, how or {"cluster": two})
+                for name, how in _PLACES.items()
+            }
+    figures["seconds of the empty trials"] = seconds
+    ratios["empty trials on two warm workers over those in this process"] = (
+        seconds["on two warm workers"] / seconds["in this process"]
+    )
     figures["load after"] = os.getloadavg()[0]
-    return {"bench": "sweep", "ratios": ratios, "figures": figures, "settings": SETTINGS}
+    return {"bench": "cluster", "ratios": ratios, "figures": figures, "settings": SETTINGS}
 
 
 def _in_turns(
-    place: Path,
-    clusters: Mapping[str, tuple[str, int]],
-    params: Mapping[str, float],
-    turns: int,
+    place: Path, one: str, two: str, params: Mapping[str, float]
 ) -> dict[str, list[float]]:
     """Seconds of each run, with one worker and with two by turns."""
+    clusters = {"one worker": one, "two workers": two}
     found: dict[str, list[float]] = {name: [] for name in clusters}
-    for turn in range(turns):
-        for name, (address, workers) in clusters.items():
-            trials = [
-                Trial(_STUDY, {"turn": turn, **params}, seed)
-                for seed in range(SETTINGS["trials of a run"])
-            ]
-            how = {"cluster": address}
-            found[name].append(_timed(trials, place / f"{name} {turn}", workers, how))
+    for turn in range(SETTINGS["turns"]):
+        for name, address in clusters.items():
+            seeds = range(SETTINGS["trials of a run"])
+            trials = [Trial(_STUDY, {"turn": turn, **params}, seed) for seed in seeds]
+            found[name].append(timed(trials, place / f"{name} {turn}", {"cluster": address}))
     return found
 
 
-def _timed(trials: list[Trial], place: Path, workers: int, how: Mapping[str, Any]) -> float:
-    """Seconds that these trials take, from the moment when the processes for them have started.
-
-    A run starts a process for each worker. Trials that wait for each other see to it that all have,
-    and the clock runs from the end of these to the end of the last, all within one run.
-    """
-    meeting = place / "meeting"
-    meeting.mkdir(parents=True)
-    params = {"meet": str(meeting), "workers": workers}
-    first = [Trial(_STUDY, params, seed) for seed in range(workers)]
-    ends: list[tuple[int, float]] = []
-
-    def progress(done: int, failed: int, total: int, running: int) -> None:
-        if done >= workers:
-            ends.append((done, time.perf_counter()))
-
-    report = run([*first, *trials], Store(place / "runs"), progress=progress, **how)
-    assert report.done == len(first) + len(trials)
-    last = next(moment for done, moment in ends if done == report.done)
-    return last - ends[0][1]
+def timed(trials: list[Trial], place: Path, how: Mapping[str, Any]) -> float:
+    """Seconds of a run of these trials into an empty store."""
+    begun = time.perf_counter()
+    report = run(trials, Store(place), **how)
+    assert report.done == len(trials)
+    return time.perf_counter() - begun
 
 
 @contextmanager
@@ -143,6 +119,8 @@ def _cluster(place: Path, workers: int) -> Iterator[str]:
         for _ in range(workers):
             options = ("--nthreads", "1", "--no-nanny", "--local-directory", str(place))
             processes.append(_start(place, "dask_worker", address, *host, *options))
+        while (place / "log").read_bytes().count(b"Registered to") < workers:
+            time.sleep(0.1)
         warm = [Trial(_STUDY, {"wait": 1.0}, seed) for seed in range(workers)]
         run(warm, Store(place / "warm"), cluster=address)
         yield address
