@@ -154,15 +154,10 @@ def _from_file(path: Path, attribute: str) -> Experiment:
     some = " or ".join(f"{path}:{key}" for key in inside)
     if attribute:
         require(attribute in inside, "record", f"be {some or 'in another file'}", attribute)
-        return _checked(inside[attribute])
+        return inside[attribute]
     require(bool(inside), str(path), "hold an Experiment", "none")
     require(len(inside) == 1, str(path), f"hold one Experiment; say which, {some}", len(inside))
-    return _checked(*inside.values())
-
-
-def _checked(record: Experiment) -> Experiment:
-    """A user's record, whose results must not be taken for those of the package's own."""
-    require(record.name not in RECORDS, "name", "differ from the package's own", record.name)
+    (record,) = inside.values()
     return record
 
 

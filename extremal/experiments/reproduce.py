@@ -12,7 +12,7 @@ from extremal.data import DataError
 from extremal.experiments.finding import add_start_note, restore_start_note
 from extremal.experiments.movies import film
 from extremal.experiments.record import Experiment, Scale
-from extremal.experiments.registry import find_record
+from extremal.experiments.registry import RECORDS, find_record, get
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run
 from extremal.experiments.storage.store import Store
@@ -53,6 +53,8 @@ def reproduce(
     require(isinstance(record, Experiment), "name_or_record", "be a name or a record", record)
     good = _NAME.fullmatch(record.name) is not None
     require(good, "name", "be words joined by slashes, as in mine/figure-1", record.name)
+    ours = record.name not in RECORDS or record == get(record.name)
+    require(ours, "name", "differ from the package's own", record.name)
     check_run_options(jobs, cluster, threads)
     trials = record.trials(scale, seeds)
     store, folder = Store(out), Path(out) / record.name / scale

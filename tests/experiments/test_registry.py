@@ -114,12 +114,6 @@ def test_a_record_in_a_file_of_ones_own(folder: Path) -> None:
         ),
         ("ends.py", "import sys; sys.exit(3)", "ends.py", "can be imported, got SystemExit: 3"),
         ("none.py", "x = 1", "none.py", r"none\.py must hold an Experiment, got none"),
-        (
-            "demos.py",
-            RECORD.format(name="demo"),
-            "demos.py",
-            "name must differ from the package's own",
-        ),
         ("json.py", RECORD.format(name="a"), "json.py", "whose name no other module has, got json"),
         (
             "one.py",
