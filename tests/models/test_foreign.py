@@ -107,6 +107,8 @@ def test_a_spoilt_pickle_is_one_clear_error(tmp_path, state):
 def test_a_relu_network_of_pytorch(biased, outputs, generator):
     first, last = nn.Linear(7, 11, bias=biased), nn.Linear(11, outputs, bias=biased)
     module = nn.Sequential(nn.Flatten(), first, nn.Dropout(0.5), nn.ReLU(), last).eval()
+    for weights in module.parameters():  # PyTorch draws them from a state that other tests change.
+        nn.init.uniform_(weights, -0.4, 0.4, generator=generator)
     net = from_torch(module)
     x = torch.randn(30, 7, generator=generator)
     out = module(x)

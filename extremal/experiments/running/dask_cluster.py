@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import logging
 import pickle
 import platform
 import warnings
@@ -73,10 +74,7 @@ def run_on_cluster(trials: Iterable[Trial], address: str, threads: int, notice: 
 
 
 def _name(trial: Trial, code: bytes | None, how: object) -> str:
-    """The name of a task, by which clients of one scheduler share what several ask for.
-
-    Names that begin alike are queued by the scheduler, not handed out all at once.
-    """
+    """A task's name, by which clients share what several ask for; its beginning lets Dask queue."""
     return f"trial-{trial.key}-{hashlib.sha256(repr((code, how)).encode()).hexdigest()[:16]}"
 
 
@@ -85,6 +83,8 @@ def _connected(address: str, seconds: float) -> Iterator[Any]:
     from distributed import Client  # noqa: PLC0415 - an extra
     from distributed.versions import VersionMismatchWarning  # noqa: PLC0415
 
+    # `notice` tells of a lost scheduler in one line; Dask does it in tracebacks, seconds later.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)  # `_check_machines` looks.
