@@ -25,7 +25,7 @@ from extremal.experiments.storage.trial_file import encode
 SIZES = {"small": (10, 10, 10), "large": (100, 10, 10)}  # spreads, powers, seeds
 SETTINGS = {
     "trials": {name: spreads * powers * seeds for name, (spreads, powers, seeds) in SIZES.items()},
-    "numbers of a trial": "8, and a curve of 20 points",
+    "numbers of a trial": "8, a curve of 20 points, and an array of 1000",
     "seconds": "CPU seconds of the command's process, imports among them",
 }
 _ROOT = Path(__file__).parents[1]
@@ -35,7 +35,8 @@ def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Numbers of the usual size, without much work."""
     draws = torch.randn(28, generator=generator, dtype=torch.float64)
     numbers: dict[str, Any] = {f"value_{k}": float(draws[k]) for k in range(8)}
-    return Outcome({**numbers, "curve": draws[8:].tolist()})
+    arrays = {"weights": torch.randn(1000, generator=generator, dtype=torch.float64)}
+    return Outcome({**numbers, "curve": draws[8:].tolist()}, arrays)
 
 
 def experiment(size: str) -> Experiment:
@@ -56,9 +57,10 @@ def fill(root: Path, size: str) -> None:
     """Write the files as a run does, but for waiting until each is on the disk."""
     store = Store(root)
     for trial in experiment(size).trials("paper"):
-        path = store.path(trial)
+        path, found = store.path(trial), encode(trial, trial.compute(study), 0.001)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(encode(trial, trial.compute(study), 0.001).text)
+        path.write_bytes(found.text)
+        path.with_suffix(".safetensors").write_bytes(found.arrays or b"")
     begun = root / f"bench/{size}/paper/begun.json"
     begun.parent.mkdir(parents=True)
     begun.write_text('{"seeds": null}')

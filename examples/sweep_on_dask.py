@@ -2,9 +2,9 @@
 # # A sweep on a Dask cluster
 #
 # A grid over a function of your own: which radius does SGD leave, by p and by the width of the
-# network? Without an address the workers are processes of this machine. The function travels to the
-# workers by value, so that they need not have this file. Finished trials are stored one by one: run
-# it again and nothing is computed twice.
+# network? Without an address the workers are processes of this machine. The source of this file
+# travels with the trials, so that workers need not have it. Finished trials are stored one by one:
+# run it again and nothing is computed twice.
 #
 # Run it as a script, `python examples/sweep_on_dask.py --cluster tcp://host:8786`.
 

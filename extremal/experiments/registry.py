@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import inspect
 import re
 import sys
+from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from extremal._check import require
@@ -126,11 +129,50 @@ def find_record(name: str) -> Experiment:
     return get(name) if match is None else _from_file(Path(match[1]), match[2] or "")
 
 
-def find_study(study: str) -> Study:
-    """The function of an id: that of the table, else (a user's own) "module:function" as it is."""
+def find_study(study: str, source: str | None = None) -> Study:
+    """The function of an id: that of the table, else (a user's own) "module:function" as it is.
+
+    source: that of a user's module, where this machine need not have it (`study_source`).
+    """
+    if source is not None:
+        return _from_source(study, source)
     inside = STUDIES.get(study)
     found: Study = _imported(study if inside is None else f"extremal.experiments.studies.{inside}")
     return found
+
+
+def study_source(study: str) -> str | None:
+    """The source of a user's module, so that other machines need not have it, nor have an old one.
+
+    None for the package's own, and where there is no file: then each has to find it itself.
+    """
+    try:
+        module = importlib.import_module(study.partition(":")[0])
+        return None if study in STUDIES else inspect.getsource(module)
+    except Exception:
+        return None
+
+
+@lru_cache(maxsize=8)
+def _from_source(study: str, source: str) -> Study:
+    """The same function for all trials, so that what it keeps in memory is kept."""
+    name, _, attribute = study.partition(":")
+    # Under another name a script's main guard does not let it run.
+    module = ModuleType(name.replace("__main__", "__mp_main__"))
+    sys.modules[module.__name__] = module
+    exec(compile(source, f"<{name}>", "exec"), vars(module))
+    found: Study = getattr(module, attribute)
+    return found
+
+
+def require_study(study: str) -> None:
+    """ValueError unless an id names a function that can be imported."""
+    try:
+        found = find_study(study)
+    except (Exception, SystemExit) as error:  # A user's module may do anything when imported.
+        why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"function must be one that can be imported, got {why}") from error
+    require(callable(found), "function", "name a function", f"{study}, which is {found!r}")
 
 
 def _imported(place: str) -> Any:
@@ -143,6 +185,9 @@ def _from_file(path: Path, attribute: str) -> Experiment:
     require(path.is_file(), "record", "be a file that is there", path)
     require(path.stem.isidentifier(), "record", "be a file with a module's name", path.name)
     sys.path.insert(0, str(path.absolute().parent))
+    known = getattr(sys.modules.get(path.stem), "__file__", None)
+    if known is not None and Path(known).resolve() == path.resolve():
+        del sys.modules[path.stem]  # It may have been edited since.
     try:
         module = importlib.import_module(path.stem)
     except (Exception, SystemExit) as error:  # A user's file may do anything when it is imported.

@@ -12,7 +12,7 @@ from extremal.data import DataError
 from extremal.experiments.finding import add_start_note, restore_start_note
 from extremal.experiments.movies import film
 from extremal.experiments.record import Experiment, Scale
-from extremal.experiments.registry import RECORDS, find_record, get
+from extremal.experiments.registry import RECORDS, find_record, get, require_study
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run
 from extremal.experiments.storage.store import Store
@@ -57,6 +57,7 @@ def reproduce(
     require(ours, "name", "differ from the package's own", record.name)
     check_run_options(jobs, cluster, threads)
     trials = record.trials(scale, seeds)
+    require_study(record.study)
     store, folder = Store(out), Path(out) / record.name / scale
     earlier = add_start_note(folder, seeds)
     try:

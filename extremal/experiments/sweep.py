@@ -32,7 +32,7 @@ from typing import Any
 from extremal._check import choice, integer, number, require
 from extremal._files import FileError, read_whole
 from extremal.experiments.record import SCALES, Experiment, Line, Setting
-from extremal.experiments.registry import find_study, get
+from extremal.experiments.registry import get, require_study
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial
 
@@ -194,12 +194,7 @@ def _of_function(asked: Mapping[str, Any]) -> Experiment:
     values = _table(asked, "settings") | axes | {"seeds": 1} | _seeds(asked)
     study = str(asked["function"])
     Trial(study, {}, 0)  # It checks the form of the name.
-    try:
-        found = find_study(study)
-    except (Exception, SystemExit) as error:  # The user's module may do anything when imported.
-        why = error if isinstance(error, ImportError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"function must be one that can be imported, got {why}") from error
-    require(callable(found), "function", "name a function", f"{study}, which is {found!r}")
+    require_study(study)
     settings = {name: Setting(value, "O", "of the sweep") for name, value in values.items()}
     version = integer("version", asked.get("version", 1), minimum=1)
     return Experiment("", "", study, study, settings, tuple(axes), (), version=version)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from extremal.experiments import Trial, find_record, find_study, get, names, registry
+from extremal.experiments.registry import study_source
 
 RECORD = """
 from extremal.experiments import Experiment
@@ -136,3 +137,24 @@ def test_a_file_that_holds_no_record_is_one_clear_line(
     with pytest.raises(ValueError, match=message) as caught:
         find_record(f"{folder}/{asked}")
     assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_was_edited_is_read_again(folder: Path) -> None:
+    """In one interpreter, as in a notebook: processes would compute by the new one."""
+    for name in ("mine/first", "mine/second-one"):  # of another length, which bytecode is told by
+        (folder / "edited_record.py").write_text(RECORD.format(name=name))
+        assert find_record(f"{folder}/edited_record.py").name == name
+
+
+def test_the_source_of_a_users_module_is_enough(folder: Path) -> None:
+    sys.path.insert(0, str(folder))
+    text = "def f(p, g): return __name__\nif __name__ == '__main__':\n    raise SystemExit\n"
+    (folder / "only_here.py").write_text(text)
+    assert study_source("only_here:f") == text
+    for study in ("extremal.experiments.studies.plane:plane", "no.such:f", "builtins:print"):
+        assert study_source(study) is None
+    assert find_study("not_here:f", text)({}, None) == "not_here"
+    assert find_study("__main__:f", text)({}, None) == "__mp_main__"
+    assert find_study("not_here:f", text) is find_study("not_here:f", text)
+    for name in ("not_here", "__mp_main__"):
+        del sys.modules[name]

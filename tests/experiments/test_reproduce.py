@@ -106,6 +106,11 @@ def test_a_name_of_the_packages_own_is_taken(tmp_path: Path) -> None:
     [
         (3, {}, "name_or_record must be a name or a record, got 3"),
         ("figure-0", {}, "unknown experiment 'figure-0'"),
+        (
+            replace(_record(), study="tests.no_such:f"),
+            {},
+            "function must be one that can be import",
+        ),
         (NAME, {"scale": "huge"}, "scale must be one of"),
         (NAME, {"jobs": 0}, "jobs must be an integer"),
         (NAME, {"threads": 0}, "threads must be an integer"),

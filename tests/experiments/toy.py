@@ -59,7 +59,7 @@ def _misbehave(params: Mapping[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
     if mode == "memory":
         # More than its worker may have, but no more than the tests' machine has.
-        kept = [bytearray(2**26) for _ in range(int(params["gib"] * 16)) if not time.sleep(0.05)]
+        kept = [bytearray(2**27) for _ in range(int(params["gib"] * 8)) if not time.sleep(0.05)]
         assert kept
     if mode == "kill once":
         try:

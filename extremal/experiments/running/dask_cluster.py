@@ -7,22 +7,21 @@ that worker dies; machines with other versions are refused; a lost scheduler is 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-import inspect
 import logging
-import pickle
 import platform
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from extremal._check import require
 from extremal.data import DataError
-from extremal.experiments.registry import STUDIES, find_study
+from extremal.experiments.registry import study_source
 from extremal.experiments.running.local_pool import Ended, WorkerDiedError, compute_trial
 from extremal.experiments.storage.trial_file import TrialFile
 from extremal.experiments.trial import Trial
@@ -48,7 +47,7 @@ def check_cluster(address: str) -> None:
     except ImportError as error:
         install = "python -m pip install 'extremal[cluster]'"
         raise ClusterError(f"--cluster needs Dask, an extra of this package: {install}") from error
-    good = "://" in address and not address.endswith("://")
+    good = isinstance(address, str) and "://" in address and not address.endswith("://")
     require(good, "cluster", "be an address such as tcp://host:8786", address)
     safe = not address.startswith("tls://") or dask.config.get("distributed.comm.tls.ca-file")
     require(safe, "cluster", "be tls:// only with Dask's settings distributed.comm.tls", address)
@@ -56,26 +55,25 @@ def check_cluster(address: str) -> None:
 
 def run_on_cluster(trials: Iterable[Trial], address: str, threads: int, notice: Notice) -> Ended:
     """On the workers of a Dask scheduler, for as long as it is there or comes back."""
-    code = cache(_code_of)
-    how = (threads, environment())
-    tasks = {_name(trial, code(trial.study), how): trial for trial in trials}
+    sources, how = cache(study_source), (threads, environment())
+    tasks = {_name(trial, sources(trial.study), how): trial for trial in trials}
     seconds = CONNECT_SECONDS
     while tasks:
         try:
             with _connected(address, seconds) as client:
                 _check_machines(client, notice)
-                codes = [code(trial.study) for trial in tasks.values()]
-                work = (_compute_on_worker, list(tasks.values()), codes)
-                for name, found in _ended(client, client.map(*work, key=list(tasks), how=how)):
+                work = (list(tasks.values()), [sources(trial.study) for trial in tasks.values()])
+                futures = client.map(_compute_on_worker, *work, key=list(tasks), how=how)
+                for name, found in _ended(client, futures):
                     yield tasks.pop(name), found
         except OSError:  # Dask's word, and this module's, for a connection that is lost
             notice(f"lost the scheduler at {address}; waiting for it to come back")
             seconds = RECONNECT_SECONDS
 
 
-def _name(trial: Trial, code: bytes | None, how: object) -> str:
+def _name(trial: Trial, source: str | None, how: object) -> str:
     """A task's name, by which clients share what several ask for; its beginning lets Dask queue."""
-    return f"trial-{trial.key}-{hashlib.sha256(repr((code, how)).encode()).hexdigest()[:16]}"
+    return f"trial-{trial.key}-{hashlib.sha256(repr((source, how)).encode()).hexdigest()[:16]}"
 
 
 @contextmanager
@@ -83,8 +81,7 @@ def _connected(address: str, seconds: float) -> Iterator[Any]:
     from distributed import Client  # noqa: PLC0415 - an extra
     from distributed.versions import VersionMismatchWarning  # noqa: PLC0415
 
-    # `notice` tells of a lost scheduler in one line; Dask does it in tracebacks, seconds later.
-    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+    logging.getLogger("distributed.client").addFilter(_is_news)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionMismatchWarning)  # `_check_machines` looks.
@@ -95,22 +92,34 @@ def _connected(address: str, seconds: float) -> Iterator[Any]:
         yield client
 
 
+def _is_news(record: logging.LogRecord) -> bool:
+    """False for what Dask says, seconds later and in tracebacks, of a scheduler that was lost."""
+    cancelled = record.exc_info is not None and record.exc_info[0] is asyncio.CancelledError
+    return not cancelled and not record.getMessage().startswith("Failed to reconnect")
+
+
 def _ended(client: Any, futures: list[Any]) -> Iterator[tuple[str, TrialFile | Exception]]:
     """The tasks' names as they end, and what came of each."""
     from distributed import as_completed  # noqa: PLC0415 - an extra
 
     suspects = []
-    for future in as_completed(futures, loop=client.loop):
-        found = _result(future)
-        if isinstance(found, WorkerDiedError):
-            suspects.append(future)
-            continue
-        yield future.key, found
-        future.release()  # What stays on a worker is computed again if that one dies.
+    # Results are fetched as they come, whatever the disk does, and then leave their workers: one
+    # that dies with a result in its memory has computed in vain.
+    ended = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
+    for batch in ended.batches():
+        received = [(future, found) for future, found in batch if isinstance(found, TrialFile)]
+        for future, _ in received:
+            future.release()
+        yield from ((future.key, found) for future, found in received)
+        for future in [future for future, found in batch if not isinstance(found, TrialFile)]:
+            found = _result(future)
+            if isinstance(found, WorkerDiedError):
+                suspects.append(future)
+            else:
+                yield future.key, found
     for future in suspects:
         client.retry([future])  # exactly one attempt more
         yield future.key, _result(future)
-        future.release()
 
 
 def _result(future: Any) -> TrialFile | Exception:
@@ -118,28 +127,27 @@ def _result(future: Any) -> TrialFile | Exception:
     from distributed import CancelledError, KilledWorker  # noqa: PLC0415 - an extra
 
     try:
-        found: TrialFile = future.result()
-        found.check_arrays()
+        found: TrialFile | Exception = future.result()
     except CancelledError as error:
         raise ConnectionError("the scheduler is gone") from error
     except KilledWorker as error:
         where = f"last {error.last_worker.address}"
-        return WorkerDiedError(f"its Dask worker died each time (a crash, or memory; {where})")
+        found = WorkerDiedError(f"its Dask worker died each time (a crash, or memory; {where})")
     except (DataError, ClusterError) as error:
-        return error
+        found = error
     except Exception as error:
-        first = str(error).partition("\n")[0]
-        return ClusterError(f"the cluster can't compute a trial: {type(error).__name__}: {first}")
+        why = f"{type(error).__name__}: {error}".partition("\n")[0]
+        found = ClusterError(f"the cluster can't compute a trial: {why}")
     return found
 
 
-def _compute_on_worker(trial: Trial, code: bytes | None, how: tuple[int, Environment]) -> TrialFile:
+def _compute_on_worker(trial: Trial, source: str | None, how: tuple[int, Environment]) -> TrialFile:
     """What came of a trial; ClusterError where this worker, which may have come late, differs."""
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
     threads, ours = how
     _require_same(f"worker {get_worker().address}", ours, environment())
-    return compute_trial(trial, threads, None if code is None else _loaded(code))
+    return compute_trial(trial, threads, source)
 
 
 def _check_machines(client: Any, notice: Notice) -> None:
@@ -149,6 +157,8 @@ def _check_machines(client: Any, notice: Notice) -> None:
     passed_on = ("python", "dask", "distributed", "cloudpickle")  # what it unpacks, and its own
     _require_same("the scheduler", {name: ours[name] for name in passed_on}, theirs)
     for address, found in client.run(environment, on_error="return").items():
+        if isinstance(found, OSError):
+            continue  # It has gone.
         if isinstance(found, Exception):
             found = {**environment(), "extremal": f"none ({found})"}  # noqa: PLW2901
         _require_same(f"worker {address}", environment(), found)
@@ -170,7 +180,7 @@ def _require_same(who: str, ours: Environment, theirs: Environment) -> None:
 @cache
 def environment() -> Environment:
     """Versions of Python and packages, and a checksum of this package's source."""
-    found = {"python": platform.python_version(), "extremal": _OUR_SOURCE}
+    found = {"python": platform.python_version(), "extremal": f"source {_SOURCE}"}
     for name in _PACKAGES:
         try:
             found[name] = version(name)
@@ -179,30 +189,7 @@ def environment() -> Environment:
     return found
 
 
-def _code_of(study: str) -> bytes | None:
-    """A user's function by value, so that workers need not have its file and can't have an old one.
-
-    None where workers have it as the client does.
-    """
-    import cloudpickle  # noqa: PLC0415 - comes with Dask
-
-    if study in STUDIES:
-        return None
-    try:
-        function = find_study(study)
-    except Exception:
-        return None  # The worker fails to find it too, and that is stored as the trial's failure.
-    module = inspect.getmodule(function)
-    cloudpickle.register_pickle_by_value(module)
-    try:
-        code: bytes = cloudpickle.dumps(function)
-    finally:
-        cloudpickle.unregister_pickle_by_value(module)
-    return code
-
-
-# The same function for all its trials, so that what it keeps in memory is kept.
-_loaded = lru_cache(maxsize=8)(pickle.loads)
 # Once, when it is imported: a process that has run for long has what was there at its start.
-_SOURCES = [path.read_bytes() for path in sorted(Path(__file__).parents[2].rglob("*.py"))]
-_OUR_SOURCE = f"source {hashlib.sha256(b''.join(_SOURCES)).hexdigest()[:12]}"
+_SOURCE = hashlib.sha256(
+    b"".join(path.read_bytes() for path in sorted(Path(__file__).parents[2].rglob("*.py")))
+).hexdigest()[:12]

@@ -23,7 +23,7 @@ from typing import Any
 from extremal.data import DataError
 from extremal.experiments.registry import find_study
 from extremal.experiments.storage.trial_file import TrialFile, encode, encode_failure
-from extremal.experiments.trial import Study, Trial
+from extremal.experiments.trial import Trial
 
 Ended = Generator[tuple[Trial, TrialFile | BaseException]]
 """An engine: trials as they end, with what came of each, its process's death, or what ends all."""
@@ -31,7 +31,10 @@ _TRACEBACK_LINES = 6  # the last ones of a failure, which are kept
 # The number of torch's threads is the process's: a trial that shared it would not be repeatable.
 _one_at_a_time = threading.RLock()
 _SPAWN = multiprocessing.get_context("spawn")  # not fork, which torch's threads do not survive
-_NO_START = 'processes do not start; a script needs `if __name__ == "__main__":` for several jobs'
+_NO_START = (
+    "processes for trials die as they start: there is too little memory, or a script lacks "
+    '`if __name__ == "__main__":`, which several jobs need'
+)
 _Process = tuple[ProcessPoolExecutor, Future[int]]  # one process, and whether it has started
 
 
@@ -39,12 +42,12 @@ class WorkerDiedError(Exception):
     """The process that computed a trial died, and once more when the trial ran alone."""
 
 
-def compute_trial(trial: Trial, threads: int, study: Study | None = None) -> TrialFile:
+def compute_trial(trial: Trial, threads: int, source: str | None = None) -> TrialFile:
     """What came of a trial, a failure too; a `DataError` is raised: a later run may find data."""
     with _one_at_a_time:
         start = time.perf_counter()
         try:
-            outcome = trial.compute(study or find_study(trial.study), threads)
+            outcome = trial.compute(find_study(trial.study, source), threads)
             return encode(trial, outcome, time.perf_counter() - start)
         except DataError:
             raise
@@ -66,7 +69,8 @@ def run_locally(trials: Iterable[Trial], jobs: int, threads: int) -> Ended:
                 suspects.append(trial)
             else:
                 yield trial, found
-        for trial in suspects:
+    for trial in suspects:
+        with _processes() as start:
             yield from _in_parallel([trial], 1, threads, start)
 
 
@@ -85,12 +89,14 @@ def _in_parallel(
             running[future] = trial, process
         if not running:
             return
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
+        ended = wait(running, return_when=FIRST_COMPLETED).done
+        # What is finished first: an error among them may end the run.
+        for future in [future for future in ended if future.exception() is None] or ended:
             trial, process = running.pop(future)
             error = future.exception()
             if isinstance(error, BrokenProcessPool):
                 if process[1].exception() is not None:
-                    raise RuntimeError(_NO_START)
+                    raise ValueError(_NO_START)
                 yield trial, WorkerDiedError("its process died (a crash, or out of memory)")
             else:
                 idle.append(process)

@@ -26,7 +26,7 @@ def overview(store: Store) -> list[dict[str, Any]]:
     store.require_trials()
     rows: dict[str, dict[str, Any]] = {}
     for key in store.all_keys():
-        found = store.load(key)
+        found = store.load(key, arrays=False)
         if found is not None:
             study = found.record["study"]
             row = rows.setdefault(study, {"study": study, "done": 0, "failed": 0, "seconds": 0.0})

@@ -12,6 +12,7 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from pathlib import Path
 from extremal._files import FileError, read_whole, write_whole
 
 _log = logging.getLogger(__name__)
+_KEY = re.compile("[0-9a-f]{64}")
 Texts = dict[str, bytes]
 """Texts of trial files by the trials' keys."""
 
@@ -40,7 +42,7 @@ class Packs:
             return []
         for name in names:
             if name.endswith(".pack"):
-                advice = "`extremal store export` by the version that made it, then `store import`"
+                advice = "`store export` by the version that made it, `store import` elsewhere"
                 raise FileError(f"{self.folder / name} is a pack of an older form: {advice}")
         return [self.folder / name for name in names if name.endswith(".jsonl")]
 
@@ -92,16 +94,16 @@ class Packs:
 
 
 def _line(key: str, text: bytes) -> bytes:
-    checksum = _sha256(key.encode() + text)
-    return json.dumps({"key": key, "sha256": checksum, "file": text.decode()}).encode() + b"\n"
+    entry = {"key": key, "sha256": _checksum(key, text), "file": text.decode()}
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _checksum(key: str, text: bytes) -> str:
+    return hashlib.sha256(key.encode() + text).hexdigest()
 
 
 def _name(start: str, data: bytes) -> str:
-    return f"{start}-{_sha256(data)[:32]}.jsonl"
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return f"{start}-{hashlib.sha256(data).hexdigest()[:32]}.jsonl"
 
 
 def _whole_lines(data: bytes) -> Texts:
@@ -110,6 +112,7 @@ def _whole_lines(data: bytes) -> Texts:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
             entry = json.loads(line)
             key, text = entry["key"], entry["file"].encode()
-            if entry["sha256"] == _sha256(key.encode() + text):
+            # A key is part of a path: it is nothing but a checksum, whoever wrote the pack.
+            if _KEY.fullmatch(key) and entry["sha256"] == _checksum(key, text):
                 found[key] = text
     return found

@@ -99,18 +99,19 @@ class Store:
         self.put(encode_failure(trial, reason, seconds))
 
     def put(self, found: TrialFile) -> None:
-        """Store what came of a trial, unless it is finished already."""
+        """Store what came of a trial, unless it is finished already; ValueError if not whole."""
+        found.check_arrays()
         if self._is_done(found.key):
             return
         path = self._path(found.key)
         if found.done and found.arrays is not None:
             _write(path.with_suffix(".safetensors"), found.arrays)
-        # Another client may finish it at this very moment, which no failure replaces.
+        # Another client may finish it at this very moment: what is there is looked at again.
         if found.done or not (_write(path, found.text, new=True) or self._is_done(found.key)):
             _write(path, found.text)
 
-    def load(self, key: str) -> TrialFile | None:
-        """What came of the trial with that key, known to be whole, or None."""
+    def load(self, key: str, *, arrays: bool = True) -> TrialFile | None:
+        """What came of the trial with that key, known to be whole (`arrays` too), or None."""
         path = self._path(key)
         damaged, beside = path, path.with_suffix(".safetensors")
         text = read_whole(path)
@@ -120,7 +121,7 @@ class Store:
             return None
         try:
             found = TrialFile(key, text)
-            if found.record["arrays"] is not None:
+            if arrays and found.record["arrays"] is not None:
                 damaged, found = beside, TrialFile(key, text, read_whole(beside))
                 found.check_arrays()
         except FileError:

@@ -20,16 +20,12 @@ from extremal.experiments.storage.store import Store
 from extremal.experiments.storage.trial_file import TrialFile
 
 _MEMBER = re.compile(r"trials/[0-9a-f]{2}/([0-9a-f]{64})\.(json|safetensors)")
-_MOST_BYTES = 2**20  # of zeros at the end of an archive; tar writes ten thousand
 _OLD_LAST_MEMBER = "trials/END"  # which archives had before; it holds no trial
 
 
 @dataclass
 class Imported:
-    """What came of bringing another store's trials into one.
-
-    `differing` are trials that both have with other numbers or arrays: ours were kept.
-    """
+    """What came of it; `differing` are trials that both stores have with other results."""
 
     added: int = 0
     known: int = 0
@@ -105,12 +101,14 @@ def _in_archive(path: Path, found: Imported) -> Iterator[TrialFile]:
     try:
         with tarfile.open(path) as archive:
             for member in archive:
-                if member.isdir() or member.name == _OLD_LAST_MEMBER:
+                name = member.name.removeprefix("./")
+                if member.isdir() or name == _OLD_LAST_MEMBER:
                     continue
-                match = _MEMBER.fullmatch(member.name)
+                match = _MEMBER.fullmatch(name)
                 content = archive.extractfile(member) if member.isreg() else None
                 if match is None or content is None:
-                    raise ValueError(f"{path} must hold files of trials only, got {member.name}")
+                    wrong = f"{path} must hold files of trials only, got {name}"
+                    break
                 key, part = match[1], parts.setdefault(match[1], {})
                 part[match[2]] = content.read()
                 trial = TrialFile(key, part.get("json", b""), part.get("safetensors"))
@@ -118,11 +116,12 @@ def _in_archive(path: Path, found: Imported) -> Iterator[TrialFile]:
                     trial.check_arrays()
                     yield trial
                     del parts[key]
-            # Nothing but zeros follows, two blocks at least, at the end of every tar file.
-            archive.fileobj.seek(archive.offset)
-            end = archive.fileobj.read(_MOST_BYTES)
-            whole = len(end) >= 2 * tarfile.BLOCKSIZE and not end.strip(b"\0")
-            wrong = "" if whole else f"{path} is cut short"
+            else:
+                # Nothing but zeros follows, two blocks at least, at the end of every tar file.
+                archive.fileobj.seek(archive.offset)
+                end = archive.fileobj.read(2**20)  # tar writes 10,240 at most
+                whole = len(end) >= 2 * tarfile.BLOCKSIZE and not end.strip(b"\0")
+                wrong = "" if whole else f"{path} is cut short"
     except (OSError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError) as error:
         wrong = f"cannot read {path}: {str(error).partition(chr(10))[0].removesuffix(':')}"
     found.damaged += [f"{path}: trials/{key[:2]}/{key}.json" for key in parts]

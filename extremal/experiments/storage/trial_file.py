@@ -46,6 +46,9 @@ class TrialFile:
         record: dict[str, Any] = json.loads(self.text)
         trial = Trial(record["study"], record["params"], record["seed"], record["version"])
         require(trial.key == self.key, "key", f"be {self.key}", trial.key)
+        parts = {"numbers", "reason", "arrays", "seconds", "versions"}
+        good = parts <= record.keys() and record["status"] in ("done", "failed")
+        require(good, "record", "have a status and what goes with it", sorted(record))
         return record
 
     @property

@@ -16,16 +16,16 @@ from tests.experiments.running.helpers_client import until
 class Cluster:
     """A scheduler, and workers that come and go, each with the nanny that starts it again."""
 
-    def __init__(self, place: Path, allowed_failures: int = 1) -> None:
+    def __init__(self, place: Path, allowed_failures: int = 1, path: str | None = None) -> None:
         self.place, self.file, self.log = place, place / "scheduler.json", place / "dask.log"
         self.allowed_failures = allowed_failures
         self.processes: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self.start_scheduler(0)
+        self.scheduler = self.start_scheduler(0, path)
 
-    def start_scheduler(self, port: int) -> subprocess.Popen[bytes]:
+    def start_scheduler(self, port: int, path: str | None = None) -> subprocess.Popen[bytes]:
         self.file.unlink(missing_ok=True)
         place = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
-        return self._start("dask_scheduler", *place, "--scheduler-file", str(self.file))
+        return self._start("dask_scheduler", *place, "--scheduler-file", str(self.file), path=path)
 
     @property
     def address(self) -> str:

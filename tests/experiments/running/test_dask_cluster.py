@@ -192,26 +192,57 @@ def test_two_clients_of_one_scheduler_compute_what_both_want_once(
         assert store.missing(client.experiment(tmp_path, count).trials("paper")) == []
 
 
-def test_a_function_that_was_edited_between_two_runs_is_the_new_one(
+USERS_OWN = """
+import functools
+import threading
+from dataclasses import dataclass
+from extremal.experiments import Outcome
+
+SCALE = %s
+LOCK = threading.Lock()
+
+@dataclass
+class Found:
+    value: float
+
+@functools.lru_cache
+def scaled(x):
+    return Found(SCALE * x)
+
+def plain(params, generator, power=1):
+    with LOCK:
+        return Outcome({"value": scaled(1.0).value ** power, "kept": scaled.cache_info().currsize})
+
+squared = functools.partial(plain, power=2)
+"""
+
+
+def test_a_users_function_is_the_one_that_the_client_has(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The workers have no such file, and have the old function in memory."""
+    """The workers have no such file, and after the first run they have an older one in memory."""
     monkeypatch.syspath_prepend(tmp_path)
-    code = (
-        "from extremal.experiments import Outcome\n"
-        "SCALE = %s\n"
-        "def scaled(x): return SCALE * x\n"
-        "def f(p, g): return Outcome({'value': scaled(1.0)})\n"
-    )
     store = Store(tmp_path / "runs")
-    for version, value in ((1, 1.0), (2, 22.0)):
-        (tmp_path / "edited.py").write_text(code % value)
-        sys.modules.pop("edited", None)
-        trial = Trial("edited:f", {}, 0, version)
-        run([trial], store, cluster=cluster.address)
-        found = store.read(trial)
-        assert found is not None
-        assert found.numbers == {"value": value}
+    for version, scale in ((1, 1.0), (2, 22.0)):
+        (tmp_path / "users_own.py").write_text(USERS_OWN % scale)
+        sys.modules.pop("users_own", None)
+        trials = [Trial(f"users_own:{name}", {}, 0, version) for name in ("plain", "squared")]
+        run(trials, store, cluster=cluster.address)
+        values = [stored.numbers.get("value") for stored in store.read_all(trials)]
+        assert values == [scale, scale**2], [stored.reason for stored in store.read_all(trials)]
+    del sys.modules["users_own"]
+
+
+def test_a_function_whose_helpers_workers_lack_ends_the_run_in_one_line(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "users_helper.py").write_text("")
+    (tmp_path / "users_needy.py").write_text("import users_helper\ndef f(p, g): pass\n")
+    trial = Trial("users_needy:f", {}, 0)
+    store = Store(tmp_path / "runs")
+    assert run([trial], store, cluster=cluster.address).failed == 1
+    assert _reason(store, trial).startswith("ModuleNotFoundError: No module named 'users_helper'")
 
 
 def test_a_function_that_nobody_has_is_its_trials_failure(cluster: Cluster, tmp_path: Path) -> None:
@@ -350,6 +381,19 @@ def test_a_worker_that_comes_late_with_another_source_and_version_ends_the_run(
     assert not log.exists()
 
 
+def test_a_scheduler_of_another_version_is_named(tmp_path: Path) -> None:
+    info = tmp_path / "other" / "cloudpickle-0.1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cloudpickle\nVersion: 0.1\n")
+    made = Cluster(tmp_path, path=os.pathsep.join([str(info.parent), *sys.path]))
+    try:
+        rule = r"^the scheduler differs from this client: cloudpickle \S+ here, 0\.1 there; install"
+        with pytest.raises(ClusterError, match=rule):
+            run([toy.trial(0)], Store(tmp_path / "runs"), cluster=made.address)
+    finally:
+        made.stop()
+
+
 def test_a_worker_without_the_package_is_named(own: Cluster, tmp_path: Path) -> None:
     empty = tmp_path / "empty" / "extremal"
     empty.mkdir(parents=True)
@@ -384,7 +428,7 @@ def test_workers_of_many_threads_compute_one_trial_at_a_time(own: Cluster, tmp_p
     assert "--nthreads 1" in told[-1]
 
 
-@pytest.mark.parametrize("address", ["host:8786", "tcp://"])
+@pytest.mark.parametrize("address", ["host:8786", "tcp://", 8786])
 def test_an_address_that_is_none_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(ValueError, match=r"^cluster must be an address such as tcp://host:8786"):
         run([toy.trial(0)], Store(tmp_path), cluster=address)

@@ -4,6 +4,7 @@ import errno
 import logging
 import multiprocessing
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from extremal.data import DataError
 from extremal.experiments import FileError, Outcome, Store, Trial, run
 from tests.experiments import toy
+from tests.experiments.running.helpers_client import until
 
 
 @pytest.fixture
@@ -167,6 +169,25 @@ def test_data_that_cannot_be_had_end_the_run_and_are_no_failure(
     (gate / "2").touch()
     again = run(trials, store, jobs=1)
     assert (again.done, again.skipped, again.failed) == (3, 1, 0)
+
+
+def test_what_is_finished_is_stored_before_an_error_ends_the_run(
+    store: Store, tmp_path: Path
+) -> None:
+    """Two trials end while the client is busy with a third: one lacks its data, one is done."""
+    log = tmp_path / "log"
+    first = toy.trial(0, log=str(log))
+    missing = toy.trial(1, log=str(log), sleep=0.5, mode="data", data=str(tmp_path / "toys"))
+    good = toy.trial(2, log=str(log), sleep=0.5)
+
+    def wait_for_both(done: int, failed: int, total: int) -> None:
+        if done == 1:
+            until(lambda: len(toy.noted(log, "start")) == 3 and len(toy.noted(log, "end")) == 2)
+            time.sleep(0.5)  # Results have come by then.
+
+    with pytest.raises(DataError):
+        run([first, missing, good], store, jobs=3, progress=wait_for_both)
+    assert [store.has(trial) for trial in (first, missing, good)] == [True, False, True]
 
 
 def test_a_folder_that_cannot_be_made_is_found_before_any_work(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from extremal.experiments import FileError, Outcome, Store
-from extremal.experiments.storage import maintenance
+from extremal.experiments.storage import maintenance, transfer
 from tests.experiments.storage.helpers import (
     damage,
     filled,
@@ -189,7 +189,9 @@ def test_a_pack_of_the_older_form_is_one_clear_line(tmp_path: Path) -> None:
     old.parent.mkdir()
     old.write_bytes(b"anything")
     assert Store(tmp_path).has(trial(1))  # It has a file of its own.
-    advice = r"is a pack of an older form: `extremal store export` by the version that made it"
+    advice = (
+        r"is a pack of an older form: `store export` by the version that made it, `store import`"
+    )
     for act in (
         lambda: Store(tmp_path).has(trial(2)),
         lambda: maintenance.check(Store(tmp_path)),
@@ -234,3 +236,35 @@ def test_a_link_to_nothing_among_the_packs_stops_nobody(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.missing([*TRIALS, ONE_MORE]) == [ONE_MORE]
     assert store.all_keys() == [each.key for each in TRIALS]
+
+
+def test_the_advice_for_an_older_form_leads_somewhere(tmp_path: Path) -> None:
+    """What the version before has written as an archive is imported into a new folder."""
+    written = filled(tmp_path / "before", 1, 2)
+    transfer.export(written, tmp_path / "mine.tar")
+    found = transfer.import_trials(Store(tmp_path / "new"), tmp_path / "mine.tar")
+    assert found.added == 2
+    old = tmp_path / "before" / "packs" / f"{trial(1).key[:2]}-00.pack"
+    old.parent.mkdir()
+    old.write_bytes(b"anything")
+    assert Store(tmp_path / "new").missing([trial(1), trial(2)]) == []
+
+
+@pytest.mark.parametrize("key", ["/home/me/model", "../../model", "ab/../../../model", "AB" * 32])
+def test_a_strangers_pack_names_no_file_but_a_trials(tmp_path: Path, key: str) -> None:
+    """The key of a line is part of a path, and its checksum no secret."""
+    victim = tmp_path / "model.json"
+    victim.write_text("mine")
+    text = '{"study": "m:f"}'
+    key = key.replace("/home/me", str(tmp_path))
+    checksum = hashlib.sha256((key + text).encode()).hexdigest()
+    line = json.dumps({"key": key, "sha256": checksum, "file": text}) + "\n"
+    name = f"{key[:2].strip('/.') or 'ab'}-{hashlib.sha256(line.encode()).hexdigest()[:32]}.jsonl"
+    folder = tmp_path / "theirs" / "packs"
+    folder.mkdir(parents=True)
+    (folder / name).write_text(line)
+    found = transfer.import_trials(Store(tmp_path / "ours"), tmp_path / "theirs")
+    assert found.added == 0
+    maintenance.check(Store(tmp_path / "theirs"))
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.json", "ours", "theirs"]

@@ -14,7 +14,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from extremal._files import json_file
 from extremal.experiments import FileError, Outcome, Store, Trial
+from extremal.experiments.storage import maintenance
+from extremal.experiments.storage.trial_file import TrialFile, encode
 
 TRIAL = Trial("m:f", {"a": 0.1, "b": [1, 2]}, 7)
 
@@ -369,3 +372,40 @@ def test_files_can_be_read_by_those_whom_the_umask_allows(store: Store) -> None:
         os.umask(before)
     for path in store.path(TRIAL).parent.iterdir():
         assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_is_not_whole_is_not_stored(store: Store) -> None:
+    """A result that came over a network, with a byte changed on its way."""
+    good = encode(TRIAL, Outcome({"x": 1.5}, {"w": torch.ones(3)}), 0.0)
+    assert good.arrays is not None
+    for text, arrays in (
+        (good.text.replace(b"1.5", b"2.5"), good.arrays),
+        (good.text, good.arrays[:-1] + b"!"),
+        (good.text, None),
+    ):
+        with pytest.raises(ValueError, match="checksum"):
+            store.put(TrialFile(TRIAL.key, text, arrays))
+    with pytest.raises(ValueError, match="key must be"):
+        store.put(TrialFile("0" * 64, good.text, good.arrays))
+    assert store.read(TRIAL) is None
+
+
+@pytest.mark.parametrize("changes", [{"status": "weird"}, {"numbers": None}, {"seconds": None}])
+def test_a_record_without_its_parts_is_damaged(
+    store: Store, changes: dict[str, str | None]
+) -> None:
+    """With a right checksum, as another program may write it."""
+    store.write(TRIAL, Outcome({"x": 1}), 0.0)
+    record = json.loads(store.path(TRIAL).read_bytes())
+    del record["checksum"]
+    for key, value in changes.items():
+        if value is None:
+            del record[key]
+        else:
+            record[key] = value
+    body = json_file(record).removesuffix(b"\n}\n")
+    checksum = hashlib.sha256(body).hexdigest().encode()
+    store.path(TRIAL).write_bytes(body + b',\n"checksum": "' + checksum + b'"\n}\n')
+    assert not Store(store.root).has(TRIAL)
+    assert maintenance.overview(Store(store.root)) == []
+    assert len(list(store.root.rglob("*.corrupt"))) == 1
