@@ -100,6 +100,8 @@ STUDIES = {
     "extremal.experiments.studies.training_time:training_time": "training_time:training_time",
 }
 """The studies of the package: the id, which is part of trials' keys, and where its function is."""
+Source = tuple[str, str]
+"""The path and the text of a user's module."""
 
 
 def names() -> list[str]:
@@ -129,7 +131,7 @@ def find_record(name: str) -> Experiment:
     return get(name) if match is None else _from_file(Path(match[1]), match[2] or "")
 
 
-def find_study(study: str, source: str | None = None) -> Study:
+def find_study(study: str, source: Source | None = None) -> Study:
     """The function of an id: that of the table, else (a user's own) "module:function" as it is.
 
     source: that of a user's module, where this machine need not have it (`study_source`).
@@ -141,26 +143,28 @@ def find_study(study: str, source: str | None = None) -> Study:
     return found
 
 
-def study_source(study: str) -> str | None:
+def study_source(study: str) -> Source | None:
     """The source of a user's module, so that other machines need not have it, nor have an old one.
 
     None for the package's own, and where there is no file: then each has to find it itself.
     """
     try:
         module = importlib.import_module(study.partition(":")[0])
-        return None if study in STUDIES else inspect.getsource(module)
+        file = inspect.getsourcefile(module)
+        return None if study in STUDIES or file is None else (file, Path(file).read_text())
     except Exception:
         return None
 
 
 @lru_cache(maxsize=8)
-def _from_source(study: str, source: str) -> Study:
+def _from_source(study: str, source: Source) -> Study:
     """The same function for all trials, so that what it keeps in memory is kept."""
     name, _, attribute = study.partition(":")
     # Under another name a script's main guard does not let it run.
     module = ModuleType(name.replace("__main__", "__mp_main__"))
+    module.__file__, text = source
     sys.modules[module.__name__] = module
-    exec(compile(source, f"<{name}>", "exec"), vars(module))
+    exec(compile(text, module.__file__, "exec"), vars(module))
     found: Study = getattr(module, attribute)
     return found
 

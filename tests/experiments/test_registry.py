@@ -148,13 +148,16 @@ def test_a_file_that_was_edited_is_read_again(folder: Path) -> None:
 
 def test_the_source_of_a_users_module_is_enough(folder: Path) -> None:
     sys.path.insert(0, str(folder))
-    text = "def f(p, g): return __name__\nif __name__ == '__main__':\n    raise SystemExit\n"
-    (folder / "only_here.py").write_text(text)
-    assert study_source("only_here:f") == text
+    text = "def f(p, g): return __name__, __file__\nif __name__ == '__main__':\n    1 / 0\n"
+    file = folder / "only_here.py"
+    file.write_text(text)
+    source = study_source("only_here:f")
+    assert source == (str(file), text)
     for study in ("extremal.experiments.studies.plane:plane", "no.such:f", "builtins:print"):
         assert study_source(study) is None
-    assert find_study("not_here:f", text)({}, None) == "not_here"
-    assert find_study("__main__:f", text)({}, None) == "__mp_main__"
-    assert find_study("not_here:f", text) is find_study("not_here:f", text)
+    file.unlink()
+    assert find_study("not_here:f", source)({}, None) == ("not_here", str(file))
+    assert find_study("__main__:f", source)({}, None) == ("__mp_main__", str(file))
+    assert find_study("not_here:f", source) is find_study("not_here:f", source)
     for name in ("not_here", "__mp_main__"):
         del sys.modules[name]

@@ -21,7 +21,7 @@ from typing import Any
 
 from extremal._check import require
 from extremal.data import DataError
-from extremal.experiments.registry import study_source
+from extremal.experiments.registry import Source, study_source
 from extremal.experiments.running.local_pool import Ended, WorkerDiedError, compute_trial
 from extremal.experiments.storage.trial_file import TrialFile
 from extremal.experiments.trial import Trial
@@ -71,7 +71,7 @@ def run_on_cluster(trials: Iterable[Trial], address: str, threads: int, notice: 
             seconds = RECONNECT_SECONDS
 
 
-def _name(trial: Trial, source: str | None, how: object) -> str:
+def _name(trial: Trial, source: Source | None, how: object) -> str:
     """A task's name, by which clients share what several ask for; its beginning lets Dask queue."""
     return f"trial-{trial.key}-{hashlib.sha256(repr((source, how)).encode()).hexdigest()[:16]}"
 
@@ -141,7 +141,9 @@ def _result(future: Any) -> TrialFile | Exception:
     return found
 
 
-def _compute_on_worker(trial: Trial, source: str | None, how: tuple[int, Environment]) -> TrialFile:
+def _compute_on_worker(
+    trial: Trial, source: Source | None, how: tuple[int, Environment]
+) -> TrialFile:
     """What came of a trial; ClusterError where this worker, which may have come late, differs."""
     from distributed import get_worker  # noqa: PLC0415 - an extra
 

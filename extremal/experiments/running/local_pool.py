@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from extremal.data import DataError
-from extremal.experiments.registry import find_study
+from extremal.experiments.registry import Source, find_study
 from extremal.experiments.storage.trial_file import TrialFile, encode, encode_failure
 from extremal.experiments.trial import Trial
 
@@ -42,7 +42,7 @@ class WorkerDiedError(Exception):
     """The process that computed a trial died, and once more when the trial ran alone."""
 
 
-def compute_trial(trial: Trial, threads: int, source: str | None = None) -> TrialFile:
+def compute_trial(trial: Trial, threads: int, source: Source | None = None) -> TrialFile:
     """What came of a trial, a failure too; a `DataError` is raised: a later run may find data."""
     with _one_at_a_time:
         start = time.perf_counter()

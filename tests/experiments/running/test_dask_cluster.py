@@ -200,6 +200,7 @@ from extremal.experiments import Outcome
 
 SCALE = %s
 LOCK = threading.Lock()
+assert __file__.endswith("users_own.py")
 
 @dataclass
 class Found:
