@@ -17,10 +17,10 @@ from torch import Tensor
 
 from bench._networks import mixture_problem, mnist_network, mnist_points
 from extremal import attack, certify, data, models, train
-from extremal.certify.l2 import bisected_radii, l2_task
-from extremal.certify.linear import linear_bound
+from extremal.certify.l2_radius import bisected_radii, l2_task
+from extremal.certify.linear_bounds import linear_bound
 from extremal.certify.lipschitz import lipschitz_bound
-from extremal.certify.reduced import stand_ins
+from extremal.certify.reduced_networks import stand_ins
 
 SETTINGS: dict[str, Any] = {
     "mnist": {"points": 500, "powers": [1, 2, 3, 4], "radii": [0.5, 1.0], "boxed points": 100},

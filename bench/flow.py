@@ -22,7 +22,7 @@ import torch
 from bench._networks import mixture_problem
 from extremal import data, models, train
 from extremal.measure import distance
-from extremal.train.staged import StagedFlow
+from extremal.train.flow.staged_flow import StagedFlow
 
 SETTINGS: dict[str, Any] = {
     "dim": 1000,

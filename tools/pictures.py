@@ -18,8 +18,8 @@ from matplotlib.patches import Circle
 from torch import Tensor
 
 import extremal as ex
-from extremal.certify.neuron import opening_above, opening_below
-from extremal.models.power import relu_power, relu_power_with_slope
+from extremal.certify.parabolas import opening_above, opening_below
+from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.report.style import CYCLE, GREY, INK, RC
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"

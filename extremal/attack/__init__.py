@@ -1,27 +1,27 @@
 """Attacks: where they may go, how they search, and the re-check of whatever they return."""
 
-from extremal.attack.apgd import apgd
-from extremal.attack.auto_attack import auto_attack
+from extremal.attack.adapters.autoattack import auto_attack
+from extremal.attack.adapters.foolbox import foolbox_attack
+from extremal.attack.attack_result import AttackResult, worst
+from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import Ball
-from extremal.attack.boundary import boundary
 from extremal.attack.curve import AccuracyCurve, Attack, accuracy_curve, everything, published
-from extremal.attack.directions import (
+from extremal.attack.ensemble import minimal, run
+from extremal.attack.fab import boundary
+from extremal.attack.gradient_free_search import random_search
+from extremal.attack.guided import Guided, guided
+from extremal.attack.mixture_rays import (
     along,
     average_direction,
     center_directions,
     known_clusters,
     structured,
 )
-from extremal.attack.foolbox_attack import foolbox_attack
-from extremal.attack.guided import Guided, guided
-from extremal.attack.linear import linear_steps
 from extremal.attack.modules import Flat, as_classes, as_module
-from extremal.attack.pgd import pgd, published_pgd, radii_pgd
-from extremal.attack.random_search import random_search
+from extremal.attack.projected_gradient_descent import pgd, published_pgd, radii_pgd
 from extremal.attack.recheck import AttackViolation, verified
-from extremal.attack.result import AttackResult, worst
-from extremal.attack.run import minimal, run
-from extremal.attack.shortest import shortest
+from extremal.attack.two_layer.frank_wolfe import linear_steps
+from extremal.attack.two_layer.minimal_perturbation import shortest
 
 __all__ = [
     "AccuracyCurve",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.attack import maximum, projection, uniform
+from extremal.attack import linear_problems, projection, uniform
 from extremal.attack.projection import Bounds
 from extremal.data.dataset import Box
 
@@ -19,7 +19,11 @@ _PROJECT = {
     "l2": projection.project_l2,
     "linf": projection.project_linf,
 }
-_MAXIMUM = {"l1": maximum.maximum_l1, "l2": maximum.maximum_l2, "linf": maximum.maximum_linf}
+_MAXIMUM = {
+    "l1": linear_problems.maximum_l1,
+    "l2": linear_problems.maximum_l2,
+    "linf": linear_problems.maximum_linf,
+}
 _DRAW = {"l1": uniform.draw_l1, "l2": uniform.draw_l2, "linf": uniform.draw_linf}
 
 # A coordinate with less room than this share of the radius counts as blocked by the box: rounding
@@ -96,7 +100,7 @@ class Ball:
 
         In l1 the coordinates that tie for the largest |g_i| share equally.
         """
-        return maximum.steepest(gradient, self.norm)
+        return linear_problems.steepest(gradient, self.norm)
 
     def unblocked(self, gradient: Tensor, delta: Tensor, x: Tensor) -> Tensor:
         """The gradient with zeros where the box leaves x + delta no room to move along it."""

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal.attack.attack_result import AttackResult
 from extremal.attack.ball import NORMS, Ball
-from extremal.attack.directions import known_clusters
-from extremal.attack.pgd import published_pgd
-from extremal.attack.result import AttackResult
-from extremal.attack.run import run
+from extremal.attack.ensemble import run
+from extremal.attack.mixture_rays import known_clusters
+from extremal.attack.projected_gradient_descent import published_pgd
 from extremal.data import Dataset
 
 Attack = Callable[[nn.Module, Dataset, Ball, torch.Generator], AttackResult]

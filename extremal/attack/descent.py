@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal.attack.ball import Ball
-from extremal.attack.search import clearly_broken
+from extremal.attack.surrogate import clearly_broken
 
 # From points (n, dim) and what says which class is theirs: margins (n,), and gradients (n, dim).
 Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
 from extremal.attack.nearest import nearest
-from extremal.attack.objective import objective_gradient
+from extremal.attack.objectives import objective_gradient
 from extremal.models import double, margin
 
 _HALVINGS = 25

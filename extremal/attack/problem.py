@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
-from extremal.attack.search import clearly_broken
+from extremal.attack.surrogate import clearly_broken
 from extremal.models import Preparation, Shallow, core, read_like, reductions, shallow
 
 _FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32

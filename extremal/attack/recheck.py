@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal.attack.attack_result import CLEAN, AttackResult
 from extremal.attack.ball import Ball
-from extremal.attack.result import CLEAN, AttackResult
 from extremal.models import MLP, ConvPReLU, DeepPReLU, Grouped, PReLUNet, double, margin
 
 _SIZED = PReLUNet | MLP | DeepPReLU | ConvPReLU  # networks that say how many coordinates they take

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.attack.ascent import Climb, Task, back_to_best
-from extremal.attack.objective import Ascent
+from extremal.attack.auto_pgd_ascent import Climb, Task, back_to_best
+from extremal.attack.objectives import Ascent
 from extremal.attack.projection import sorted_rows
 
 _INERTIA = 0.75  # alpha: weight of the new step against the last one

@@ -11,7 +11,7 @@ from extremal.attack import Ball
 from extremal.certify.largest import largest
 from extremal.certify.norm_term import line_below
 from extremal.models import Shallow
-from extremal.models.power import relu_power, relu_power_with_slope
+from extremal.models.activations import relu_power, relu_power_with_slope
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound must exceed
 LOWER = 1e-6  # by how much the least value of a line is taken lower than it was found

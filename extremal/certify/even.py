@@ -14,8 +14,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from extremal.certify.l2_problem import Pairs
 from extremal.certify.move import Move, blur
-from extremal.certify.pairs import Pairs
 from extremal.certify.quadratic import Anchor, parabola
 
 STEPS = 3

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.pairs import Pairs
-from extremal.models.power import relu_power, relu_power_with_slope
+from extremal.certify.l2_problem import Pairs
+from extremal.models.activations import relu_power, relu_power_with_slope
 
 KNOWN = 1e-6  # of its terms: a smaller square norm is mostly rounding
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from extremal.certify.l2_problem import Cut, Pairs
 from extremal.certify.move import Move
-from extremal.certify.neuron import opening_above, opening_below
 from extremal.certify.norm_term import line_below, span_of_squares
-from extremal.certify.pairs import Cut, Pairs
-from extremal.models.power import relu_power_with_slope
+from extremal.certify.parabolas import opening_above, opening_below
+from extremal.models.activations import relu_power_with_slope
 
 KINK = 0.07  # anchors of neurons that may switch stay this share of rho from a kink (p = 1)
 

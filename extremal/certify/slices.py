@@ -14,10 +14,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from extremal.certify.dual_ascent import raised
+from extremal.certify.l2_problem import NEAR, Cut, Pairs
 from extremal.certify.move import Move
-from extremal.certify.pairs import NEAR, Cut, Pairs
 from extremal.certify.quadratic import Anchor
-from extremal.certify.tight import raised
 
 ENDS = (-1.0 - NEAR, 0.0, 0.6, 0.9, 1.0 + NEAR)  # of the first slices, in radii
 HALVINGS = 2

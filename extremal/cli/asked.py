@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack.ball import NORMS
 from extremal.attack.recheck import BATCH, batches
-from extremal.certify.radius import EFFORTS
+from extremal.certify.certified_radius import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import Dataset
 from extremal.data.table import TABLE

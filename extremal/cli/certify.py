@@ -27,8 +27,8 @@ from extremal.cli.asked import (
     say,
 )
 from extremal.cli.points import Points
-from extremal.evaluate.curve import usual_radii, wilson
 from extremal.evaluate.plain import finite_or_none
+from extremal.evaluate.robustness_curve import usual_radii, wilson
 from extremal.evaluate.words import cell
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)

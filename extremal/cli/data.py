@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from extremal import _check, data
-from extremal.data.fetch import cache_folder
+from extremal.data.fetching.download import cache_folder
 from extremal.data.sources import File
 from extremal.data.table import TABLE
 

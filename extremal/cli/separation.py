@@ -17,7 +17,7 @@ from extremal.cli.points import read_file
 from extremal.data import Dataset
 from extremal.data.table import TABLE
 from extremal.measure import Separation
-from extremal.measure.neighbours import NORMS
+from extremal.measure.nearest_neighbours import NORMS
 
 _SHOWN = 8  # pairs in the picture and in the list
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data.dataset import Dataset
-from extremal.data.mixture import orthonormal
-from extremal.data.separated import balanced_labels, check_cells
+from extremal.data.orthonormal_mixture import orthonormal
+from extremal.data.separated_sets import balanced_labels, check_cells
 
 Kind = Literal["sphere", "torus", "smooth"]
 _TRIES = 1000  # rounds of draws on the sphere

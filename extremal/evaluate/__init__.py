@@ -3,10 +3,10 @@
 The package's `evaluate` is the function, by the name of this part.
 """
 
-from extremal.evaluate.bracket import evaluate
-from extremal.evaluate.curve import Gap, RobustnessCurve
-from extremal.evaluate.health import HealthWarning
+from extremal.evaluate.evaluation import evaluate
+from extremal.evaluate.health_checks import HealthWarning
 from extremal.evaluate.robustness import BracketViolation, Robustness, check_bracket
+from extremal.evaluate.robustness_curve import Gap, RobustnessCurve
 
 __all__ = [
     "BracketViolation",

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from extremal.attack import AttackResult, Ball, pgd, random_search
 from extremal.attack.recheck import batches
-from extremal.attack.search import search_copy
-from extremal.evaluate import health
-from extremal.evaluate.health import HealthWarning
-from extremal.evaluate.task import Task
+from extremal.attack.surrogate import search_copy
+from extremal.evaluate import health_checks
+from extremal.evaluate.evaluation_task import Task
+from extremal.evaluate.health_checks import HealthWarning
 from extremal.models import is_shallow, margin_gradient, output_margins
 
 SEARCHED, QUERIES, BELOW = 64, 300, 0.95  # random search: points, trials, share of the radius found
@@ -31,10 +31,10 @@ def checked(
     found, search_warning = _searched(task, found)
     found, step_warning = _stepped(task, found)
     return found, [
-        health.constant(out, task.test.y),
-        health.probabilities(out, task.test.y),
-        health.margins_of_rounding(margins, out, task.dtype),
-        health.zero_gradients(_gradients(task, margins)),
+        health_checks.constant(out, task.test.y),
+        health_checks.probabilities(out, task.test.y),
+        health_checks.margins_of_rounding(margins, out, task.dtype),
+        health_checks.zero_gradients(_gradients(task, margins)),
         plateau,
         search_warning,
         step_warning,
@@ -58,7 +58,7 @@ def _plateau(task: Task, out: Tensor, found: AttackResult) -> HealthWarning | No
         return None
     radius = _finite(found.radius, task.test.x, task.norm)[rows]
     parts = [_change(task, rows[at], radius[at]) for at in batches(len(rows), task.batch)]
-    return health.loss_plateau(torch.cat(parts), out[rows], task.test.x.dtype, FIRST)
+    return health_checks.loss_plateau(torch.cat(parts), out[rows], task.test.x.dtype, FIRST)
 
 
 def _change(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def _searched(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarn
         generator=task.generator,
         batch=task.batch,
     )
-    return found.merged(rows, probe), health.random_wins(probe, shallow=is_shallow(task.net))
+    return found.merged(rows, probe), health_checks.random_wins(probe, shallow=is_shallow(task.net))
 
 
 def _stepped(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarning | None]:
@@ -116,7 +116,7 @@ def _stepped(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarni
     )
     shallow = is_shallow(task.net)
     upper = found.radius[rows]
-    warning = health.plain_steps_miss(probe, upper, task.norm, radius, shallow=shallow)
+    warning = health_checks.plain_steps_miss(probe, upper, task.norm, radius, shallow=shallow)
     return found.merged(rows, probe), warning
 
 

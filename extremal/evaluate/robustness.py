@@ -17,9 +17,15 @@ from extremal._files import as_path, read_whole, write_whole
 from extremal.attack.ball import Ball
 from extremal.data.dataset import Box
 from extremal.evaluate import words
-from extremal.evaluate.curve import Gap, RobustnessCurve, checked_radii, usual_radii, wilson
-from extremal.evaluate.health import HealthWarning
+from extremal.evaluate.health_checks import HealthWarning
 from extremal.evaluate.plain import infinities, nulls, plain_box, read_box
+from extremal.evaluate.robustness_curve import (
+    Gap,
+    RobustnessCurve,
+    checked_radii,
+    usual_radii,
+    wilson,
+)
 
 SLACK = 1e-6  # by which rounding may put a certified radius above an attacked one, as a share
 _FORMAT = "extremal-robustness-1"

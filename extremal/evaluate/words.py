@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from extremal.evaluate.curve import Gap, RobustnessCurve
+from extremal.evaluate.robustness_curve import Gap, RobustnessCurve
 
 
 def headline(curve: RobustnessCurve, gap: Gap, *, certified: bool, sampled: bool) -> str:

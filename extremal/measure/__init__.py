@@ -1,7 +1,21 @@
 """What a network has learned: directions, contributions, margins, distances."""
 
 from extremal.measure.accuracies import accuracy, accuracy_by_group, correct
-from extremal.measure.decomposition import (
+from extremal.measure.class_separation import Separation, separation
+from extremal.measure.fixed_points import ExtremalDirections, extremal_directions
+from extremal.measure.classifier_distance import Distance, Supremum, distance, supremum
+from extremal.measure.max_margin_kkt import KKT, kkt_residual, normalized_margin
+from extremal.measure.neuron_alignment import (
+    Following,
+    balancedness,
+    contributions,
+    cosines,
+    following,
+    stable_rank,
+)
+from extremal.measure.patches import PatchFeatures, patch_features
+from extremal.measure.representation_inversion import Inversion, invert
+from extremal.measure.weight_decomposition import (
     Averaging,
     Decomposition,
     Decoupling,
@@ -11,20 +25,6 @@ from extremal.measure.decomposition import (
     decoupled_share,
     decoupling,
 )
-from extremal.measure.directions import ExtremalDirections, extremal_directions
-from extremal.measure.distances import Distance, Supremum, distance, supremum
-from extremal.measure.inversion import Inversion, invert
-from extremal.measure.margins import KKT, kkt_residual, normalized_margin
-from extremal.measure.neurons import (
-    Following,
-    balancedness,
-    contributions,
-    cosines,
-    following,
-    stable_rank,
-)
-from extremal.measure.patches import PatchFeatures, patch_features
-from extremal.measure.separation import Separation, separation
 
 __all__ = [
     "KKT",

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.data import Dataset
 from extremal.models import PReLUNet, polar
-from extremal.models.power import relu_power_with_slope
+from extremal.models.activations import relu_power_with_slope
 
 Parts = Mapping[str, Tensor]
 _BATCH = 2048

@@ -6,16 +6,21 @@ from extremal.models.averaging import (
     decoupled_classifier,
     summed,
 )
-from extremal.models.convolution import ConvPReLU, PReLUConv2d
-from extremal.models.deep import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
+from extremal.models.classification_margin import (
+    Analytic,
+    check_outputs,
+    double,
+    margin,
+    margin_gradient,
+    output_margins,
+)
+from extremal.models.conversion import from_authors, from_torch
+from extremal.models.convolutional import ConvPReLU, PReLUConv2d
 from extremal.models.distance_ratio import DistanceRatio
-from extremal.models.effective import Polar, Reduction, polar, reductions
-from extremal.models.extractor import extractor, features, through
-from extremal.models.files import load, load_noted, save
-from extremal.models.foreign import from_authors, from_torch
+from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
 from extremal.models.grid import GridNet, ratio_grid, ratio_side
-from extremal.models.grouped import Grouped
-from extremal.models.initial import (
+from extremal.models.image_features.feature_extractor import extractor, features, through
+from extremal.models.initialisation import (
     Balanced,
     Blocks,
     Explicit,
@@ -24,29 +29,24 @@ from extremal.models.initial import (
     Kaiming,
     Weights,
 )
-from extremal.models.margins import (
-    Analytic,
-    check_outputs,
-    double,
-    margin,
-    margin_gradient,
-    output_margins,
-)
 from extremal.models.memoriser import Memoriser, cover, cover_network
+from extremal.models.model_files import load, load_noted, save
 from extremal.models.nearest_centre import NearestCentre
+from extremal.models.network_reduction import Polar, Reduction, polar, reductions
 from extremal.models.patch import PatchCNN, SmoothedReLU
-from extremal.models.prelu import ParameterGradient, PReLUNet
+from extremal.models.prelu_net import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
-from extremal.models.provable import Provable
-from extremal.models.reference import (
+from extremal.models.provable_constructions import Provable
+from extremal.models.readouts import Grouped
+from extremal.models.reference_classifiers import (
     BayesClassifier,
     average_classifier,
     bayes_classifier,
     subclass_classifier,
 )
 from extremal.models.representation import Representation, gap_gradient, represented
-from extremal.models.shallow import Shallow, best_gap, core, is_shallow, read_like, shallow
 from extremal.models.shipped import shipped
+from extremal.models.two_layer_form import Shallow, best_gap, core, is_shallow, read_like, shallow
 
 __all__ = [
     "ACTIVATIONS",

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Clusters
-from extremal.models.initial import Explicit
-from extremal.models.prelu import PReLUNet
+from extremal.models.initialisation import Explicit
+from extremal.models.prelu_net import PReLUNet
 
 
 def decoupled_classifier(clusters: Clusters, *, threshold: float = 0.25) -> PReLUNet:

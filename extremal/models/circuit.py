@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from extremal import _check
-from extremal.models.deep import MLP
+from extremal.models.fully_connected import MLP
 
 MOST_WEIGHTS = 1 << 27  # of dense matrices: 1 GB
 Wire = Mapping[int, float]  # a sum of neurons of the last layer (or of inputs), with weights

@@ -6,7 +6,14 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models.provable import POWERS, Norm, distances, finite_set, least_distance, stretch
+from extremal.models.provable_constructions import (
+    POWERS,
+    Norm,
+    distances,
+    finite_set,
+    least_distance,
+    stretch,
+)
 
 
 class DistanceRatio(nn.Module):

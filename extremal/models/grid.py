@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.models.circuit import Circuit, Wire, check_dense, combined
-from extremal.models.deep import MLP
 from extremal.models.distance_ratio import DistanceRatio
-from extremal.models.provable import Norm, distances, stretch
+from extremal.models.fully_connected import MLP
+from extremal.models.provable_constructions import Norm, distances, stretch
 
 _VALUES = 1 << 22  # coordinates that a block of nodes has at most
 _MOST_NODES = 1 << 22

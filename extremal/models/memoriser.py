@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.data import Dataset
 from extremal.models.circuit import Circuit, check_dense
-from extremal.models.deep import MLP
-from extremal.models.provable import (
+from extremal.models.fully_connected import MLP
+from extremal.models.provable_constructions import (
     POWERS,
     Norm,
     distances,

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Clusters
-from extremal.models.provable import POWERS, Norm, finite_set
+from extremal.models.provable_constructions import POWERS, Norm, finite_set
 
 _DUAL: dict[str, float] = {"linf": 1.0, "l2": 2.0, "l1": float("inf")}
 

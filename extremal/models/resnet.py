@@ -12,8 +12,8 @@ from torch.nn import functional
 
 from extremal import _check
 from extremal._files import as_path, read_tensors
-from extremal.data.fetch import DataError
-from extremal.models.efficientnet import check_images, fingerprint
+from extremal.data.fetching.download import DataError
+from extremal.models.image_features.frozen_networks import check_images, fingerprint
 
 RESNET50, RESNET101, RESNET152 = (3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3)  # bottlenecks a stage
 _EPSILON = 1e-5  # of the batch norms

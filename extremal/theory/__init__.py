@@ -7,7 +7,8 @@ and `decoupled_*` are about networks with biases in Li et al. 2025. Parameters:
 printed, and where it differs from what is true.
 """
 
-from extremal.theory.alignment import (
+from extremal.theory.accuracy_bounds import average_clean_bound, subclass_clean_bound
+from extremal.theory.alignment_drift import (
     average_drift,
     average_drift_sign,
     center_drift,
@@ -16,10 +17,24 @@ from extremal.theory.alignment import (
 )
 from extremal.theory.averaging import averaged_radius, averaging_scale, decoupled_radius
 from extremal.theory.bound import Bound
-from extremal.theory.clean import average_clean_bound, subclass_clean_bound
+from extremal.theory.classifier_accuracy import average_accuracy, average_error
 from extremal.theory.concentration import subclass_accuracy_lower, subclass_accuracy_upper
-from extremal.theory.exact import average_accuracy, average_error
-from extremal.theory.expressive import (
+from extremal.theory.critical_radii import (
+    OPTIMAL_RADIUS,
+    average_radius,
+    subclass_radius,
+    unavoidable_error,
+)
+from extremal.theory.early_phase import (
+    AlignmentError,
+    SmallNorms,
+    alignment_error,
+    alignment_scale,
+    slope_gap,
+    small_norms,
+)
+from extremal.theory.onset import growth_rate, onset_time
+from extremal.theory.parameter_counts import (
     Order,
     clean_parameters,
     generalisation_parameters,
@@ -29,26 +44,11 @@ from extremal.theory.expressive import (
     ratio_radius,
     training_parameters,
 )
-from extremal.theory.onset import growth_rate, onset_time
-from extremal.theory.patches import (
+from extremal.theory.patch_theorem import (
     PatchAssumptions,
     PatchWindow,
     patch_assumptions,
     patch_window,
-)
-from extremal.theory.phase import (
-    AlignmentError,
-    SmallNorms,
-    alignment_error,
-    alignment_scale,
-    slope_gap,
-    small_norms,
-)
-from extremal.theory.radii import (
-    OPTIMAL_RADIUS,
-    average_radius,
-    subclass_radius,
-    unavoidable_error,
 )
 from extremal.theory.robust import (
     average_attack_bound,

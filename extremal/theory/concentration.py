@@ -11,9 +11,9 @@ from __future__ import annotations
 import math
 
 from extremal.theory._check import number
-from extremal.theory._mixture import Mixture, mixture
 from extremal.theory.bound import Bound
-from extremal.theory.radii import stretch, subclass_radius
+from extremal.theory.critical_radii import stretch, subclass_radius
+from extremal.theory.statements import Mixture, mixture
 
 
 def subclass_accuracy_lower(

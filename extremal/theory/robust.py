@@ -11,8 +11,8 @@ import math
 from typing import Literal
 
 from extremal.theory._check import choice, number
-from extremal.theory._mixture import mixture
 from extremal.theory.bound import Bound
+from extremal.theory.statements import mixture
 
 
 def average_attack_bound(

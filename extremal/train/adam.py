@@ -12,12 +12,12 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.columns import Points
-from extremal.train.descent import _descend, check_fit, shuffled
 from extremal.train.gradient import loss_and_gradient, trainable
-from extremal.train.loss import Function, Loss, LossName, as_loss
+from extremal.train.gradient_descent import _descend, check_fit, shuffled
+from extremal.train.losses import Function, Loss, LossName, as_loss
 from extremal.train.optimisers import Moments
-from extremal.train.record import Record
+from extremal.train.recording import Record
+from extremal.train.sparse_inputs import Points
 from extremal.train.trajectory import Trajectory
 
 # The loss before a step and its gradient, on a batch.
@@ -44,7 +44,7 @@ def adam(
     visits the data once, in random order, `batch` points at a time (the last batch may be smaller).
     The network is trained in place; times are steps. A `PReLUNet`'s points are prepared once, so
     that beside the data a copy of it is held, a smaller one where most columns rarely vary
-    (`extremal.train.columns`). `progress` is False, True for a bar on the standard error, or a
+    (`train.sparse_inputs`). `progress` is False, True for a bar on the standard error, or a
     function of (what, done, total).
     """
     used = as_loss(loss)

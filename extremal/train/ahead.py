@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.train.closure import Clusters
-from extremal.train.runge_kutta import Counts, State, Stepper
-from extremal.train.samples import Samples
+from extremal.train.flow.cluster_field import Clusters
+from extremal.train.flow.runge_kutta import Counts, State, Stepper
+from extremal.train.flow.sample_field import Samples
 from extremal.train.together import Together
 
 _PART = 1000  # samples for running ahead

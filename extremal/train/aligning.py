@@ -8,9 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from extremal.train.flow.neuron_dynamics import Angles
+from extremal.train.flow.runge_kutta import SHAMPINE, Counts, State, moved
 from extremal.train.frame import unit
-from extremal.train.polar import Angles
-from extremal.train.runge_kutta import SHAMPINE, Counts, State, moved
 
 _ROUNDS = 16  # between looks at which neurons rest
 

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._files import FileError, as_path, read_tensors, write_whole
 from extremal.data import Dataset
-from extremal.train.record import Record, Recorder
+from extremal.train.recording import Record, Recorder
 
 if TYPE_CHECKING:
-    from extremal.train.follow import Flow
+    from extremal.train.flow.driver import Flow
 
 _FORMAT = "extremal-flow-2"
 _EVERY = 15.0  # seconds

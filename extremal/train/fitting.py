@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models.power import relu_power_with_slope
+from extremal.models.activations import relu_power_with_slope
+from extremal.train.flow.neuron_dynamics import Angles
+from extremal.train.flow.neuron_groups import Groups
+from extremal.train.flow.runge_kutta import DORMAND, State, Stepper
 from extremal.train.frame import unit
-from extremal.train.gathering import Groups
-from extremal.train.loss import Loss, pushes
-from extremal.train.polar import Angles
-from extremal.train.runge_kutta import DORMAND, State, Stepper
+from extremal.train.losses import Loss, pushes
 
 
 class Fitting:

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from extremal.models import PReLUNet
-from extremal.models.power import relu_power_with_slope
-from extremal.train.loss import Loss
+from extremal.models.activations import relu_power_with_slope
+from extremal.train.losses import Loss
 
 _SMALL = 1e-12  # below this length the squares of float32 weights are not safe
 

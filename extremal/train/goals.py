@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from extremal.train.flow.end_condition import Until
 from extremal.train.protocol import Flow
-from extremal.train.record import Recorder
-from extremal.train.until import Until
+from extremal.train.recording import Recorder
 
 _HALVINGS, _EXACT = 40, 1e-9  # of a step that is known within, and of the time
 _RETRACES, _NEAR = 30, 1e-6  # of a step that has to be taken anew

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.loss import Loss
+from extremal.train.losses import Loss
 
 _BATCH = 4096
 

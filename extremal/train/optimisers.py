@@ -13,7 +13,7 @@ from extremal import _check
 from extremal.models import PReLUNet
 from extremal.train.fused import descend
 from extremal.train.gradient import loss_and_gradient, trainable
-from extremal.train.loss import Loss
+from extremal.train.losses import Loss
 
 _MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon, PyTorch's defaults
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.adam import by_hand, numbered
-from extremal.train.descent import shuffled
 from extremal.train.gradient import loss_and_gradient, trainable
-from extremal.train.inner import Inner, divergence, divergence_slope, loss_slope
-from extremal.train.loss import Loss
+from extremal.train.gradient_descent import shuffled
+from extremal.train.inner_attack import Inner, divergence, divergence_slope, loss_slope
+from extremal.train.losses import Loss
 from extremal.train.modes import evaluating
 from extremal.train.optimisers import Moments, Optimiser
 

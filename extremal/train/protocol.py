@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from extremal.train.runge_kutta import Counts
+from extremal.train.flow.runge_kutta import Counts
 
 
 class Flow(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.train.samples import Samples
+from extremal.train.flow.sample_field import Samples
 
 _PART = 2000  # samples that stand for all of them between two looks at all
 _TURNED = 100.0  # tolerances: how far a neuron may turn between two such looks

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.models.power import relu_power
+from extremal.models.activations import relu_power
 from extremal.train.aligning import turn
-from extremal.train.closure import Clusters
-from extremal.train.loss import Loss
-from extremal.train.polar import Angles
-from extremal.train.runge_kutta import State
-from extremal.train.samples import Samples
+from extremal.train.flow.cluster_field import Clusters
+from extremal.train.flow.neuron_dynamics import Angles
+from extremal.train.flow.runge_kutta import State
+from extremal.train.flow.sample_field import Samples
+from extremal.train.losses import Loss
 
 _BLOCK = 4096  # points at a time
 

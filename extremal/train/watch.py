@@ -12,7 +12,7 @@ from extremal import _check
 from extremal.attack import run
 from extremal.data import Dataset
 from extremal.measure import accuracy
-from extremal.train.inner import Inner
+from extremal.train.inner_attack import Inner
 
 Look = Callable[[nn.Module], float]
 

@@ -23,8 +23,8 @@ from torch import Tensor
 from extremal import _check, attack, certify, models
 from extremal.attack.ball import NORMS
 from extremal.data import Dataset
-from extremal.data.fetch import DataError, fetch
-from extremal.data.idx import read_part
+from extremal.data.fetching.download import DataError, fetch
+from extremal.data.image_formats import read_part
 from extremal.data.table import TABLE
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING

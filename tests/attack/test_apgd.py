@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 from extremal.attack import Ball, pgd
-from extremal.attack.apgd import apgd
-from extremal.attack.ascent import Climb, Task
-from extremal.attack.auto_attack import auto_attack
-from extremal.attack.objective import OBJECTIVES, Ascent
+from extremal.attack.adapters.autoattack import auto_attack
+from extremal.attack.auto_pgd import apgd
+from extremal.attack.auto_pgd_ascent import Climb, Task
+from extremal.attack.objectives import OBJECTIVES, Ascent
 from extremal.attack.rules import Momentum, Pace, Sparse, Thrift
 from extremal.models import Kaiming, PReLUNet, Preparation
 from tests.attack.balls import NORMS

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from extremal.attack import Ball
-from extremal.attack.apgd import apgd
-from extremal.attack.boundary import boundary
-from extremal.attack.foolbox_attack import foolbox_attack
+from extremal.attack.adapters.foolbox import foolbox_attack
+from extremal.attack.auto_pgd import apgd
+from extremal.attack.fab import boundary
 from extremal.attack.polish import just_broken
 from extremal.models import Kaiming, PReLUNet, Preparation
 from tests.attack.balls import BOXES, NORMS, make_box, make_points

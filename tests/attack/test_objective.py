@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, softplus
 
-from extremal.attack.objective import (
+from extremal.attack.objectives import (
     OBJECTIVES,
     likely_targets,
     objective_gradient,

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from extremal.attack import Ball, accuracy_curve, pgd, published_pgd
-from extremal.attack.pgd import radii_pgd
+from extremal.attack.projected_gradient_descent import radii_pgd
 from extremal.data import Dataset
 from extremal.models import Explicit, Gaussian, PReLUNet, Preparation, margin
 from tests.attack.networks import Several, linear
@@ -274,7 +274,9 @@ def test_published_settings(monkeypatch):
         seen.update(settings)
 
     # The package's name `pgd` is the function, which hides the module of that name.
-    monkeypatch.setattr(importlib.import_module("extremal.attack.pgd"), "pgd", spy)
+    monkeypatch.setattr(
+        importlib.import_module("extremal.attack.projected_gradient_descent"), "pgd", spy
+    )
     published_pgd(None, None, None, radius=0.3)
     assert (seen["steps"], seen["step"], seen.get("start", "zero")) == (2000, 0.1, "zero")
     assert (seen["ball"].norm, seen["ball"].radius, seen["ball"].box) == ("l2", 0.3, None)

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from extremal.attack import Ball, pgd
-from extremal.attack.apgd import apgd
-from extremal.attack.random_search import random_search
+from extremal.attack.auto_pgd import apgd
+from extremal.attack.gradient_free_search import random_search
 from extremal.data import separated_points
 from extremal.models import DistanceRatio, Memoriser
 from tests.attack.balls import NORMS

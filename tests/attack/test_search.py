@@ -19,7 +19,7 @@ from extremal.attack import (
     run,
     shortest,
 )
-from extremal.attack.search import search_copy
+from extremal.attack.surrogate import search_copy
 from extremal.models import Explicit, PReLUNet, Preparation, margin_gradient
 
 DIM, SMALL = 4, 1e-9

@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from extremal.attack import Ball, minimal, pgd, shortest
 from extremal.attack.problem import problem
-from extremal.attack.silence import silenced
+from extremal.attack.two_layer.extra_starts import silenced
 from extremal.models import Explicit, PReLUNet, margin
 from tests.attack.balls import NORMS
 from tests.certify.networks import Kind, make, right_points, two_sided

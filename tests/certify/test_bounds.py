@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from extremal.certify.dual_ascent import first_bound, raised
 from extremal.certify.even import even_bound, largest_bend
-from extremal.certify.linear import linear_bound
+from extremal.certify.l2_problem import Pairs, points
+from extremal.certify.linear_bounds import linear_bound
 from extremal.certify.move import Move, descend, rest, value
-from extremal.certify.pairs import Pairs, points
 from extremal.certify.quadratic import Anchor, multiplier, parabola
 from extremal.certify.slices import sliced
-from extremal.certify.tight import first_bound, raised
-from extremal.certify.trust import dual
+from extremal.certify.trust_region import dual
 from extremal.models import shallow
 from tests.certify.networks import Kind, make, right_points
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from extremal import certify
 from extremal.attack import shortest
-from extremal.certify import holds, l2, radius
+from extremal.certify import holds, l2_radius, radius
 from extremal.models import margin
 from tests.certify.breaking import breaks
 from tests.certify.networks import Kind, labels, make, right_points
@@ -91,11 +91,11 @@ def test_parabolas_are_tried_once_and_not_where_an_attack_is_nearer(generator, m
     attacked = shortest(net, x, y)
     asked = float(attacked.radius.median())
 
-    def lacks(task, rows, radii, plain=l2._lacks):
+    def lacks(task, rows, radii, plain=l2_radius._lacks):
         tried.append(len(rows))
         return plain(task, rows, radii)
 
-    monkeypatch.setattr(l2, "_lacks", lacks)
+    monkeypatch.setattr(l2_radius, "_lacks", lacks)
     certify.holds(net, x, y, asked, attacked=attacked.x_adv)
     assert len(tried) == 1
     assert tried[0] <= int((attacked.radius > asked).sum())

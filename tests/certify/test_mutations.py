@@ -11,12 +11,20 @@ from dataclasses import replace
 import pytest
 import torch
 
-from extremal.certify import boxed, clustered, linear, quadratic, radius, slices, tight
+from extremal.certify import (
+    boxed,
+    dual_ascent,
+    linear_bounds,
+    neuron_clusters,
+    quadratic,
+    radius,
+    slices,
+)
 from extremal.certify.exact import two_neurons
 from extremal.certify.move import Move, rest, value
-from extremal.certify.reduced import StandIn
+from extremal.certify.reduced_networks import StandIn
 from extremal.models import Explicit, PReLUNet
-from extremal.models.power import relu_power_with_slope
+from extremal.models.activations import relu_power_with_slope
 from tests.certify.breaking import breaks, from_too_far, times
 from tests.certify.networks import labels, two_sided
 from tests.certify.test_reduced import far_out, points_far_out
@@ -48,14 +56,14 @@ def test_a_dual_value_two_percent_too_high(p, monkeypatch, generator):
     """Of what the parabola falls by."""
     net, x, y, exact = two_neurons_tight(p, generator)
     assert not bool((from_too_far(net, x, y) > exact).any())
-    plain = tight.dual
+    plain = dual_ascent.dual
 
     def raised(pairs, q, mu):
         found = plain(pairs, q, mu)
         fall = torch.where(found.bound.isfinite(), q.constant - found.bound, 0.0)
         return replace(found, bound=found.bound + 0.02 * fall)
 
-    monkeypatch.setattr(tight, "dual", raised)
+    monkeypatch.setattr(dual_ascent, "dual", raised)
     radii = from_too_far(net, x, y)
     assert bool((radii > exact).any())
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).any())
@@ -95,8 +103,8 @@ def test_a_gain_of_clusters_two_percent_too_small_shows_in_radii(p, monkeypatch,
     x = torch.tensor([[1.0, 0.2], [2.0, 0.5]], dtype=D)
     y = torch.ones(2)
     assert not bool(breaks(net, x, y, radius(net, x, y, effort="fast"), generator=generator).any())
-    plain = clustered._gains
-    monkeypatch.setattr(clustered, "_gains", lambda *a: (0.98 * plain(*a)[0], *plain(*a)[1:]))
+    plain = neuron_clusters._gains
+    monkeypatch.setattr(neuron_clusters, "_gains", lambda *a: (0.98 * plain(*a)[0], *plain(*a)[1:]))
     radii = radius(net, x, y, effort="fast")
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).all())
 
@@ -108,8 +116,8 @@ def test_a_worth_of_silence_two_percent_too_large_shows_in_radii(p, monkeypatch,
     net = PReLUNet(2, 2, p, init=init, dtype=D, generator=generator)
     x, y = torch.tensor([[1.0, -0.3], [2.0, -0.5]], dtype=D), torch.ones(2)
     assert not bool(breaks(net, x, y, radius(net, x, y, effort="fast"), generator=generator).any())
-    plain = clustered._gains
-    monkeypatch.setattr(clustered, "_gains", lambda *a: (*plain(*a)[:2], 1.02 * plain(*a)[2]))
+    plain = neuron_clusters._gains
+    monkeypatch.setattr(neuron_clusters, "_gains", lambda *a: (*plain(*a)[:2], 1.02 * plain(*a)[2]))
     radii = radius(net, x, y, effort="fast")
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).all())
 
@@ -123,8 +131,8 @@ def test_a_tangent_of_a_neuron_where_a_chord_is_due(p, monkeypatch, generator):
         up = Move.of(pairs, pairs.a * slope, torch.zeros_like(pairs.beta))
         return value(pairs, rest(pairs)) - pairs.radius * up.square.clamp(min=0.0).sqrt()
 
-    monkeypatch.setattr("extremal.certify.l2.linear_bound", tangents)
-    monkeypatch.setattr("extremal.certify.l2.bisected_radii.__defaults__", (tangents,))
+    monkeypatch.setattr("extremal.certify.l2_radius.linear_bound", tangents)
+    monkeypatch.setattr("extremal.certify.l2_radius.bisected_radii.__defaults__", (tangents,))
     radii = radius(net, x, y, effort="fast")
     assert bool(breaks(net, x, y, radii, generator=generator).any())
 
@@ -136,7 +144,7 @@ def test_a_chord_two_percent_too_low(norm, p, monkeypatch, generator):
     net, x, y = one_neuron(p, 1 if norm == "l2" else 3)
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert not bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())
-    for module in (linear, boxed):
+    for module in (linear_bounds, boxed):
         monkeypatch.setattr(module, "relu_power", times(module.relu_power, 0.98**p))
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())

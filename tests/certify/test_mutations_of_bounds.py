@@ -10,11 +10,11 @@ import itertools
 import pytest
 import torch
 
-from extremal.certify import clustered, even, linear, quadratic, slices
+from extremal.certify import even, linear_bounds, neuron_clusters, quadratic, slices
+from extremal.certify.dual_ascent import first_bound
+from extremal.certify.l2_problem import Pairs
 from extremal.certify.move import rest
-from extremal.certify.pairs import Pairs
 from extremal.certify.slices import sliced
-from extremal.certify.tight import first_bound
 from tests.certify.breaking import times
 from tests.certify.networks import Kind
 from tests.certify.test_bounds import everywhere, parabola_holds, problem
@@ -56,7 +56,7 @@ def test_a_slice_that_is_skipped(monkeypatch, generator):
 @pytest.mark.parametrize("which", [0, 1], ids=["l", "l_R"])
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, 4.0])
 def test_gains_of_clusters_two_percent_too_small(which, p, monkeypatch, generator):
-    plain = clustered._gains
+    plain = neuron_clusters._gains
 
     def smaller(*args):
         gains = list(plain(*args))
@@ -64,7 +64,7 @@ def test_gains_of_clusters_two_percent_too_small(which, p, monkeypatch, generato
         return tuple(gains)
 
     assert gains_hold(p, generator)
-    monkeypatch.setattr(clustered, "_gains", smaller)
+    monkeypatch.setattr(neuron_clusters, "_gains", smaller)
     assert not gains_hold(p, generator)
 
 
@@ -95,9 +95,9 @@ def test_a_tangent_of_the_norm_term_in_the_linear_bound(p, monkeypatch):
     """-|1 + d|^p, least at the ball's end, where the chord is exact."""
     pairs = one_pair(0.0, -1.0, p, 0.5 * p)
     exact = -(1.5**p)
-    assert float(linear.linear_bound(pairs, rest(pairs))) == pytest.approx(exact)
-    monkeypatch.setattr(linear, "line_below", tangent)
-    assert float(linear.linear_bound(pairs, rest(pairs))) > exact + 0.02
+    assert float(linear_bounds.linear_bound(pairs, rest(pairs))) == pytest.approx(exact)
+    monkeypatch.setattr(linear_bounds, "line_below", tangent)
+    assert float(linear_bounds.linear_bound(pairs, rest(pairs))) > exact + 0.02
 
 
 def test_an_even_bend_two_percent_too_small(monkeypatch):

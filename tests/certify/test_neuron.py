@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from extremal.certify.neuron import opening_above, opening_below
 from extremal.certify.norm_term import line_below
-from extremal.models.power import relu_power, relu_power_with_slope
+from extremal.certify.parabolas import opening_above, opening_below
+from extremal.models.activations import relu_power, relu_power_with_slope
 
 POWERS = (1.0, 1.2, 1.5, 1.9, 1.99, 2.0, 2.5, 3.0, 4.0, 6.0)
 # What a bound on M must exceed is 1e-9 of phi's largest value (`l2.ROUNDING`), which pays for this.

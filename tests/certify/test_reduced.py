@@ -7,8 +7,8 @@ import torch
 
 from extremal.attack import Ball, random_search
 from extremal.certify import radius
-from extremal.certify.radius import EFFORTS
-from extremal.certify.reduced import stand_ins
+from extremal.certify.certified_radius import EFFORTS
+from extremal.certify.reduced_networks import stand_ins
 from extremal.models import Explicit, PReLUNet, Preparation
 from tests.certify.breaking import breaks
 from tests.certify.networks import labels

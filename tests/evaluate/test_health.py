@@ -156,7 +156,7 @@ def test_an_error_within_a_certificate_is_not_taken_for_an_unknown_network(gener
     def fail(*arguments, **settings):
         raise ValueError("something else")
 
-    monkeypatch.setattr(sys.modules["extremal.certify.radius"], "lipschitz_radii", fail)
+    monkeypatch.setattr(sys.modules["extremal.certify.certified_radius"], "lipschitz_radii", fail)
     w, test = points(generator, count=4, wrong=0.0)
     with pytest.raises(ValueError, match="something else"):
         ex.evaluate(classes(w), two_classes(test), generator=generator)

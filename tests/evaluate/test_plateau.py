@@ -8,7 +8,7 @@ from torch import nn
 
 import extremal as ex
 from extremal.data import Dataset
-from extremal.evaluate.health import loss_plateau
+from extremal.evaluate.health_checks import loss_plateau
 from tests.evaluate.scenes import Bump, names
 
 

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import binomtest
 
 import extremal as ex
-from extremal.evaluate.curve import wilson
+from extremal.evaluate.robustness_curve import wilson
 from tests.evaluate.scenes import flat_net, made, points
 
 

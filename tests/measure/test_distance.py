@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-import extremal.measure.distances.search as search_module
+import extremal.measure.classifier_distance.distance_search as search_module
 from extremal.measure import Distance, Supremum, distance, supremum
 from extremal.models import PReLUNet, Preparation
 from tests.measure.pairs import COVERS, TURN, axes, brute, make, random_net, random_pair, seeded

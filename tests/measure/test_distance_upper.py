@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from extremal.measure import distance, supremum
-from extremal.measure.distances import upper as bounds
+from extremal.measure.classifier_distance import distance_upper_bound as bounds
+from extremal.measure.classifier_distance.network_difference import Sum, as_sum
 from extremal.measure.distances.circle import highest
-from extremal.measure.distances.gap import Sum, as_sum
 from extremal.measure.distances.gather import gather
 from extremal.measure.distances.scale import best_scale
 from tests.measure.pairs import COVERS, axes, make, random_net, random_pair, seeded

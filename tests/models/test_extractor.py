@@ -15,11 +15,11 @@ from torch.nn import functional
 from extremal.attack import run
 from extremal.data import DataError
 from extremal.models import PReLUNet, double, extractor, features, margin_gradient, through
-from extremal.models.efficientnet import LITE0, EfficientNet, Stage, zeros_around
+from extremal.models.image_features.frozen_networks import LITE0, EfficientNet, Stage, zeros_around
 from tests.data.fakes import Fake, described
 
 # The function of the same name hides the file from `import ... as`.
-file_of_extractor = importlib.import_module("extremal.models.extractor")
+file_of_extractor = importlib.import_module("extremal.models.image_features.feature_extractor")
 
 STAGES = (
     Stage(expand=1, kernel=3, stride=1, repeats=1),

@@ -10,7 +10,7 @@ from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet, Preparation
 from extremal.models.inputs import Rows
 from extremal.train import Loss, adam
-from extremal.train.columns import Batch, Points
+from extremal.train.sparse_inputs import Batch, Points
 from tests.train.test_adam import by_torch, seeded, z_of
 from tests.train.twin import Twin, largest_difference
 
@@ -56,7 +56,7 @@ def test_products_are_those_of_the_matrix(preparation):
 def test_points_in_several_parts_are_the_same(monkeypatch):
     x, how = bordered(), PREPARATIONS["authors"]
     whole = Points(x, how)
-    monkeypatch.setattr("extremal.train.columns._ROWS", 13)
+    monkeypatch.setattr("extremal.train.sparse_inputs._ROWS", 13)
     parted = Points(x, how)
     for name in ("matrix", "counts", "first", "column", "value"):
         torch.testing.assert_close(getattr(parted, name), getattr(whole, name))

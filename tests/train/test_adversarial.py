@@ -10,7 +10,7 @@ from torch import nn
 from extremal import attack, train
 from extremal.data import Dataset
 from extremal.train import Inner, Watch
-from extremal.train.inner import divergence_slope, loss_slope
+from extremal.train.inner_attack import divergence_slope, loss_slope
 from tests.train.robustly import DIM, generator, module, network, points, trained
 
 BRIEF = Watch(points=2)

@@ -8,7 +8,7 @@ from torch import nn
 
 from extremal import attack, train
 from extremal.train import Inner
-from extremal.train.inner import divergence, loss_slope
+from extremal.train.inner_attack import divergence, loss_slope
 from tests.train.robustly import generator, module, points
 
 

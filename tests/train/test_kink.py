@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models import Explicit, PReLUNet, power
+from extremal.models import Explicit, PReLUNet, activations
 from extremal.train import gd, gradient_flow
 from tests.train.twin import largest_difference, problem
 
@@ -29,7 +29,7 @@ def slope_one(monkeypatch):
     zeros = []
 
     def other(s: Tensor, p: float) -> tuple[Tensor, Tensor]:
-        value, slope = power.relu_power_with_slope(s, p)
+        value, slope = activations.relu_power_with_slope(s, p)
         zeros.append(int((s == 0).sum()))
         return value, torch.where(s == 0, 1.0, slope) if p == 1.0 else slope
 
@@ -54,7 +54,7 @@ def flown(points, tolerance: float, height: float = 0.0) -> PReLUNet:
 
 def test_the_slope_is_taken_as_zero_so_a_zero_neuron_rests(slope_one):
     s = torch.tensor([-1.0, 0.0, 2.0])
-    assert power.relu_power_with_slope(s, 1.0)[1].tolist() == [0.0, 0.0, 1.0]
+    assert activations.relu_power_with_slope(s, 1.0)[1].tolist() == [0.0, 0.0, 1.0]
     net, data = problem(1.0)
     with torch.no_grad():
         net.neurons[0] = 0.0  # at the kink of every sample

@@ -6,8 +6,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from extremal import data, measure, models, train
-from extremal.train.closure import Clusters
-from extremal.train.polar import from_polar, to_polar
+from extremal.train.flow.cluster_field import Clusters
+from extremal.train.flow.neuron_dynamics import from_polar, to_polar
 
 
 def network(dim, width, p, init, generator, dtype=torch.float64):

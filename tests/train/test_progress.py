@@ -12,9 +12,9 @@ from torch import Tensor
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Record, gradient_flow
-from extremal.train.follow import as_progress
-from extremal.train.gathering import Groups
-from extremal.train.staged import StagedFlow
+from extremal.train.flow.driver import as_progress
+from extremal.train.flow.neuron_groups import Groups
+from extremal.train.flow.staged_flow import StagedFlow
 from tests.train.twin import problem
 
 
@@ -31,7 +31,7 @@ def network(p: float = 3.0, std: float = 1e-3, dim: int = 12, width: int = 30, *
 
 @pytest.mark.parametrize("kind", ["plain", "general", "mixture"])
 def test_progress_tells_time_loss_and_phase(kind, monkeypatch):
-    monkeypatch.setattr("extremal.train.follow._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
     told = []
     method = "mixture" if kind == "mixture" else "general"
     tolerance = 1e-6 if kind == "plain" else 1e-3
@@ -61,7 +61,7 @@ def test_progress_tells_time_loss_and_phase(kind, monkeypatch):
 
 
 def test_progress_true_writes_to_the_standard_error(monkeypatch, capsys):
-    monkeypatch.setattr("extremal.train.follow._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
     net, data = problem(2.0)
     gradient_flow(net, data, until=1.0, progress=True)
     shown = capsys.readouterr()

@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from extremal.train.runge_kutta import DORMAND, SHAMPINE, Counts, State, Stepper
+from extremal.train.flow.runge_kutta import DORMAND, SHAMPINE, Counts, State, Stepper
 
 PAIRS = pytest.mark.parametrize("pair", [SHAMPINE, DORMAND], ids=["3(2)", "5(4)"])
 

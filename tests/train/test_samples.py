@@ -7,11 +7,11 @@ import torch
 
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
-from extremal.models.power import relu_power_with_slope
+from extremal.models.activations import relu_power_with_slope
 from extremal.train import Loss
+from extremal.train.flow.neuron_dynamics import to_polar
+from extremal.train.flow.sample_field import Samples
 from extremal.train.frame import Frame, unit
-from extremal.train.polar import to_polar
-from extremal.train.samples import Samples
 from extremal.train.sketched import Sketched
 
 
@@ -77,7 +77,9 @@ def test_blocks_and_chosen_neurons_change_nothing(monkeypatch):
     push = data.y.double() / len(data)
     whole = field.pull(place, push)
     outputs = field.outputs(place, torch.ones(40).double())
-    monkeypatch.setattr("extremal.train.samples._CHUNK", 3 * len(data))  # three neurons at a time
+    monkeypatch.setattr(
+        "extremal.train.flow.sample_field._CHUNK", 3 * len(data)
+    )  # three neurons at a time
     rows = torch.tensor([7, 0, 33, 12])
     for one, all_of_them in zip(field.pull(place[rows], push, rows), whole, strict=True):
         torch.testing.assert_close(one, all_of_them[rows])

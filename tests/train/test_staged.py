@@ -12,7 +12,7 @@ from extremal.data import Dataset, OrthonormalMixture
 from extremal.measure import balancedness
 from extremal.models import Balanced, Explicit, Gaussian, PReLUNet
 from extremal.train import Record, gradient_flow
-from extremal.train.polar import to_polar
+from extremal.train.flow.neuron_dynamics import to_polar
 
 STARTS = {
     "gaussian": (6, Gaussian(0.03)),

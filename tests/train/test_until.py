@@ -10,9 +10,9 @@ import torch
 from extremal.data import Dataset
 from extremal.models import Explicit, PReLUNet, output_margins
 from extremal.train import DivergenceError, Loss, Record, Until, gradient_flow, total_loss
-from extremal.train.follow import follow
-from extremal.train.record import Recorder
-from extremal.train.runge_kutta import Counts
+from extremal.train.flow.driver import follow
+from extremal.train.flow.runge_kutta import Counts
+from extremal.train.recording import Recorder
 from tests.train.twin import largest_difference, one_neuron, problem
 
 KINDS = {"plain": {"tolerance": 1e-6}, "staged": {"method": "general", "tolerance": 1e-4}}
@@ -125,7 +125,7 @@ def test_a_flow_where_nothing_moves_ends(kind):
 @EACH
 def test_a_flow_whose_loss_has_come_to_rest_ends(kind, monkeypatch):
     """Two of three labels at one point are +1: (2 exp(-f) + exp(f)) / 3 is least at log(2) / 2."""
-    monkeypatch.setattr("extremal.train.follow._LONGER", 10.0)
+    monkeypatch.setattr("extremal.train.flow.driver._LONGER", 10.0)
     net, data = one_neuron(2.0, 0.5)
     three = Dataset(data.x.repeat(3, 1), torch.tensor([1, 1, -1]))
     run = gradient_flow(net, three, until=Until(loss=0.9), **KINDS[kind])

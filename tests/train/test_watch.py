@@ -6,8 +6,8 @@ from torch import nn
 
 from extremal import attack, measure, train
 from extremal.train import Inner, Watch
-from extremal.train.epochs import Epochs
-from extremal.train.inner import loss_slope
+from extremal.train.early_stopping import Epochs
+from extremal.train.inner_attack import loss_slope
 from tests.train.robustly import DIM, generator, module, network, points, trained
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extremal import certify, models
 from extremal.data import Dataset, ManifoldCells
-from extremal.models.provable import distances, least_distance
+from extremal.models.provable_constructions import distances, least_distance
 
 _MOST = 200_000  # points that are drawn
 

@@ -17,9 +17,9 @@ from safetensors.torch import save as to_bytes
 from extremal import _check, models
 from extremal._files import read_tensors, write_whole
 from extremal.data import DataError, Dataset, ImageFolder, image_folder, load
-from extremal.data.fetch import cache_folder
-from extremal.data.folders import Interpolation
-from extremal.models.efficientnet import fingerprint
+from extremal.data.fetching.download import cache_folder
+from extremal.data.user_files import Interpolation
+from extremal.models.image_features.frozen_networks import fingerprint
 from extremal.models.resnet import ResNet, load_resnet
 
 READY = "caltech256-resnet152.safetensors"

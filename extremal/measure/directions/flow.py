@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.measure.directions.field import Field, across, unit
+from extremal.measure.fixed_points.alignment_field import Field, across, unit
 
 _STILL = 1e-4  # |P G|/|G| at which a neuron counts as arrived
 _STILL_ON_KINKS = 1e-3  # the same for p < 2, where the last part of the way is stiff

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.measure.directions.field import Field, unit
+from extremal.measure.fixed_points.alignment_field import Field, unit
 
 TOUCH = 1e-9  # products this small, relative to the points' norms, are zero
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.measure.directions.field import Field
+from extremal.measure.fixed_points.alignment_field import Field
 
 _DENSE = 400  # up to this dimension Hessians are formed, above it block Krylov spaces are
 _BLOCK, _DEPTH = 8, 7

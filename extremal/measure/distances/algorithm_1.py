@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.measure.distances.gap import onto
+from extremal.measure.classifier_distance.network_difference import onto
 from extremal.measure.distances.result import Distance
 from extremal.models import PReLUNet, double
 

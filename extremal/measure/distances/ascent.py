@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from extremal.measure.distances.gap import Gap, onto
+from extremal.measure.classifier_distance.network_difference import Gap, onto
 
 _STRIDE = 12  # steps between two looks at who still climbs
 _FEW = 24  # ascents that go on after the first look

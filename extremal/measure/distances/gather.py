@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.measure.distances.gap import Sum
+from extremal.measure.classifier_distance.network_difference import Sum
 
 _NEAR = 0.5  # cosine below which a neuron's remainder would cost more than the neuron
 

@@ -1,0 +1,1 @@
+"""Other libraries' attacks through this package's interface."""

@@ -1,0 +1,145 @@
+"""The smallest perturbation that breaks each point, for any differentiable network."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._progress import Bar, Progress
+from extremal.attack.attack_result import AttackResult
+from extremal.attack.ball import Ball
+from extremal.attack.nearest import nearest
+from extremal.attack.objectives import likely_targets, objective_gradient
+from extremal.attack.polish import Best, bounded, polished, pulled_back
+from extremal.attack.projection import norms
+from extremal.attack.recheck import BATCH, batches, check_points, verified
+from extremal.attack.surrogate import search_copy
+from extremal.data.dataset import Box
+from extremal.models import double, margin
+
+_OVERSHOOT = 0.05  # eta - 1, at first
+_BIAS = 0.1  # alpha_max: the most weight of the point nearest to x
+_BACK = 0.9  # beta: how much of a perturbation is kept once it breaks the point
+
+
+def boundary(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    norm: str = "l2",
+    box: Box | None = None,
+    steps: int = 100,
+    targets: int = 0,
+    restarts: int = 1,
+    farthest: float | None = None,
+    start: Tensor | None = None,
+    generator: torch.Generator,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """Look for the smallest perturbation that breaks each point of x (n, dim), inf where none.
+
+    The iteration of FAB (Croce & Hein 2020, "Minimally distorted adversarial examples"): with the
+    margin linearised at x + d, d_1 is the point of its zero set nearest to x + d, and d_0 the one
+    nearest to x, both in the norm and in the box; d <- (1 - a) (d + c (d_1 - d)) + c a d_0 with
+    a = min(0.1, ||d_1 - d|| / (||d_1 - d|| + ||d_0||)) and c falling from 1.05 to 1, within the
+    radius known. Where x + d is broken, d <- 0.9 d. The smallest broken d is then polished by d_0
+    alone, pulled back to x by bisection in float64, and verified.
+
+    With `targets` the margin toward each of that many likeliest wrong classes is linearised in
+    turn. The first of `restarts` runs begins at x, others at random points half as far as the best
+    found. `start` (n, dim) are points to begin with, such as another attack's: those that are
+    broken bound the search. No perturbation is larger than `farthest`, by default ten times the
+    largest norm of a point.
+    """
+    y = check_points(net, x, y)
+    _check.integer("steps", steps, minimum=1)
+    _check.integer("targets", targets, minimum=0)
+    _check.integer("restarts", restarts, minimum=1)
+    _check.generator("generator", generator)
+    _check.integer("batch", batch, minimum=1)
+    limit = _limit(x, norm, farthest)
+    ball = Ball(norm, limit, box)
+    ball.bounds(x)
+    known = _check_start(start, x, ball)
+    twin, judge = search_copy(net, x), double(net)
+    x_adv = torch.empty_like(x)
+    with Bar("boundary", len(x), progress) as bar:
+        for rows in batches(len(x), batch):
+            part, labels = x[rows], y[rows]
+            best = Best.begin(judge, part, labels, known[rows] - part, ball)
+            with torch.no_grad():
+                aims = likely_targets(twin(part), labels, targets)
+            for turn, target in itertools.product(range(restarts), aims):
+                begin = torch.zeros_like(part)
+                if turn > 0:
+                    begin = best.within(ball, 0.5).sample(part, generator=generator)
+                best = _run(twin, part, labels, ball, best, target, begin, steps)
+            best = polished(twin, part, labels, ball, best)
+            x_adv[rows] = pulled_back(judge, part, labels, best.delta, ball)
+            bar.done(rows.stop)
+    sizes = ball.norms(x_adv.double() - x.double())
+    return verified(net, x, y, x_adv, Ball(norm, sizes, box), "boundary")
+
+
+def _run(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    best: Best,
+    target: Tensor | None,
+    begin: Tensor,
+    steps: int,
+) -> Best:
+    """The best after `steps` steps of the iteration from the perturbations `begin`."""
+    every, delta = torch.arange(len(x), device=x.device), begin
+    for step in range(steps):
+        over = 1.0 + _OVERSHOOT * (1.0 - step / steps)
+        seen = objective_gradient(net, x + delta, y, "margin", target)
+        best = best.with_points(every, delta, seen.margin, ball)
+        new = _next(delta, -seen.value, seen.gradient, over, x, ball)
+        delta = torch.where((seen.margin <= 0).unsqueeze(1), _BACK * delta, new)
+        delta = best.within(ball).project(delta, x)
+    with torch.no_grad():
+        value = margin(net, x + delta, y)
+    return best.with_points(every, delta, value, ball)
+
+
+def _next(delta: Tensor, gap: Tensor, upward: Tensor, over: float, x: Tensor, ball: Ball) -> Tensor:
+    """The next perturbations, by the margin `gap` (n,) at x + delta and minus its slope."""
+    bounds = ball.bounds(x)
+    moved = None if bounds is None else (bounds[0] - delta, bounds[1] - delta)
+    if moved is not None:
+        moved = moved[0].clamp(max=0.0), moved[1].clamp(min=0.0)
+    near = bounded(nearest(upward, gap, ball.norm, moved), ball)
+    height = gap + (upward * delta).sum(1)
+    origin = bounded(nearest(upward, height, ball.norm, bounds), ball)
+    step, far = norms(near, ball.norm), norms(origin, ball.norm)
+    share = (step / (step + far).clamp(min=1e-300)).clamp(max=_BIAS).to(x.dtype).unsqueeze(1)
+    return (1.0 - share) * (delta + over * near) + share * over * origin
+
+
+def _limit(x: Tensor, norm: str, farthest: float | None) -> float:
+    if farthest is not None:
+        return _check.number("farthest", farthest, above=0.0)
+    largest = 10.0 * float(Ball(norm, 0.0).norms(x).max())
+    return largest if largest > 0 else 1.0
+
+
+def _check_start(start: Tensor | None, x: Tensor, ball: Ball) -> Tensor:
+    if start is None:
+        return x
+    rule = f"be a tensor like x, {x.dtype} {tuple(x.shape)}, in the box"
+    good = isinstance(start, Tensor) and start.shape == x.shape and start.dtype == x.dtype
+    seen = f"{start.dtype} {tuple(start.shape)}" if isinstance(start, Tensor) else repr(start)
+    _check.require(good, "start", rule, seen)
+    _check.finite("start", start)
+    limits = ball.limits(x)
+    inside = limits is None or bool(((start >= limits[0]) & (start <= limits[1])).all())
+    _check.require(inside, "start", rule, "points outside")
+    return start.to(x.device)

@@ -1,0 +1,212 @@
+"""The attack directions that Min & Vidal 2024 write down, and the search along given rays."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.attack.attack_result import AttackResult, worst
+from extremal.attack.ball import Ball
+from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
+from extremal.attack.surrogate import clearly_broken, search_copy
+from extremal.data import Clusters, Dataset
+from extremal.models import margin
+
+FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
+
+
+def average_direction(mixture: Clusters) -> Tensor:
+    """d_0 along the sum of the positive centres minus that of the negative ones, (dim,), of norm 1.
+
+    Zero where these sums are the same, so that there is no such direction.
+    The attack on (x, y) is x - y r d_0; it breaks the average classifier F of an orthonormal
+    mixture near r = 1/sqrt(K) (Min & Vidal 2024, Theorem 1), and averaged features in general (Li
+    et al. 2025: epsilon along -sum over J_+ + sum over J_-).
+    """
+    _check_mixture(mixture)
+    toward = mixture.labels.double() @ mixture.centers
+    return nn.functional.normalize(toward, dim=0)
+
+
+def center_directions(
+    mixture: Clusters, group: Tensor, *, dtype: torch.dtype = torch.float64
+) -> Iterator[Tensor]:
+    """-mu_k + mu_l, of norm 1, for each point's own centre k and each opposing l in turn.
+
+    `group` (n,) holds the k; each item is (n, dim). Min & Vidal 2024, Section C.4; it breaks the
+    subclass classifier F^(p), p >= 2, near r = sqrt(2)/2. The classes may differ in size: the
+    smaller one's points then meet some l twice.
+    """
+    group = _checked_group(mixture, group)
+    centers = mixture.centers.to(group.device, dtype)
+    labels = mixture.labels.to(group.device)
+    plus, minus = (torch.nonzero(labels == sign).squeeze(1) for sign in (1, -1))
+    own_positive = labels[group] == 1
+    opposing = (
+        torch.where(own_positive, minus[j % len(minus)], plus[j % len(plus)])
+        for j in range(max(len(plus), len(minus)))
+    )
+    return (nn.functional.normalize(centers[other] - centers[group]) for other in opposing)
+
+
+def along(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    directions: Tensor | Iterable[Tensor],
+    ball: Ball,
+    *,
+    fractions: Sequence[float] = FRACTIONS,
+    name: str = "ray",
+    batch: int = BATCH,
+) -> AttackResult:
+    """Attack along rays: x + s radius u/||u|| for each direction u and each fraction s.
+
+    `directions` is one (dim,) or (n, dim) tensor or an iterable of them, ||u|| the ball's norm, and
+    the step is cut by the box. Kept is the shortest step that breaks the point, else the one of
+    least margin. One direction is in memory at a time.
+    """
+    y = check_points(net, x, y)
+    check_ball(ball)
+    _check.instance("fractions", fractions, Collection, "be a sequence of numbers")
+    _check.require(len(fractions) > 0, "fractions", "hold at least one number", fractions)
+    shares = sorted(_check.number("fractions", s, above=0.0, maximum=1.0) for s in fractions)
+    _check.integer("batch", batch, minimum=1)
+    rule = "be a tensor, or tensors one after the other"
+    _check.instance("directions", directions, Iterable, rule)
+    twin = search_copy(net, x)
+    with torch.no_grad():
+        start = torch.cat([margin(twin, x[at], y[at]) for at in batches(len(x), batch)])
+        found = _Found.nothing(x, clearly_broken(start))
+        for direction in [directions] if isinstance(directions, Tensor) else directions:
+            _check_direction(direction, x)
+            for at in batches(len(x), batch):
+                ray = direction if direction.ndim == 1 else direction[at]
+                _walk(twin, x[at], y[at], ray, ball.take(at), shares, found.view(at))
+    x_adv = torch.empty_like(x)
+    for at in batches(len(x), batch):
+        inner = ball.take(at)
+        x_adv[at] = inner.land(inner.project(found.delta[at], x[at]), x[at])
+    return verified(net, x, y, x_adv, ball, name)
+
+
+def structured(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    mixture: Clusters,
+    group: Tensor | None,
+    ball: Ball,
+    *,
+    batch: int = BATCH,
+) -> AttackResult:
+    """The worst of both closed forms; without the subclasses `group`, of d_0 alone."""
+    y = check_points(net, x, y)
+    check_ball(ball)
+    signed = bool((y.abs() == 1).all())
+    _check.require(signed, "y", "be -1 or +1 with a mixture", "other labels")
+    away = -y.unsqueeze(1).to(x.dtype) * average_direction(mixture).to(x)
+    result = along(net, x, y, away, ball, name="average", batch=batch)
+    if group is None:
+        return result
+    group = _checked_group(mixture, group).to(x.device)
+    matched = len(group) == len(x) and bool((mixture.labels.to(x.device)[group] == y).all())
+    rule = "hold each point's subclass, which must be one of its own class"
+    _check.require(matched, "group", rule, group.tolist())
+    centers = center_directions(mixture, group, dtype=x.dtype)
+    return worst([result, along(net, x, y, centers, ball, name="center", batch=batch)])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The best step so far of each point, updated in place."""
+
+    delta: Tensor  # (n, dim)
+    share: Tensor  # (n,) the shortest fraction that broke the point, else inf
+    lowest: Tensor  # (n,) the least margin met
+    enough: Tensor  # (n,) the margin that counts as broken
+
+    @classmethod
+    def nothing(cls, x: Tensor, enough: Tensor) -> _Found:
+        never = torch.full_like(enough, torch.inf)
+        return cls(torch.zeros_like(x), never, never.clone(), enough)
+
+    def view(self, at: slice) -> _Found:
+        """The same for a slice of the points, sharing memory."""
+        return _Found(self.delta[at], self.share[at], self.lowest[at], self.enough[at])
+
+    def note(self, rows: Tensor, share: float, delta: Tensor, value: Tensor) -> None:
+        """Take steps that break points by less than before, and lesser margins of unbroken ones."""
+        broken = value <= self.enough[rows]
+        better = broken | (torch.isinf(self.share[rows]) & (value < self.lowest[rows]))
+        self.delta[rows[better]] = delta[better]
+        self.lowest[rows[better]] = value[better]
+        self.share[rows[broken]] = share
+
+
+def _walk(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ray: Tensor,
+    ball: Ball,
+    shares: Sequence[float],
+    found: _Found,
+) -> None:
+    """Try growing shares of the radius along a ray (dim,) or (n, dim); a zero ray stays zero."""
+    ray = ray.to(x).expand_as(x)
+    length = ball.norms(ray)
+    scale = ball.radii(x) / torch.where(length > 0, length, 1.0)
+    full = scale.to(x.dtype).unsqueeze(1) * ray
+    bounds = ball.bounds(x)
+    for share in shares:
+        rows = torch.nonzero(found.share > share).squeeze(1)
+        if len(rows) == 0:
+            return
+        delta = share * full[rows]
+        if bounds is not None:
+            delta = torch.clamp(delta, bounds[0][rows], bounds[1][rows])
+        found.note(rows, share, delta, margin(net, x[rows] + delta, y[rows]))
+
+
+def _check_direction(direction: Tensor, x: Tensor) -> None:
+    rule = f"be floating-point tensors of shape {tuple(x.shape[1:])} or {tuple(x.shape)}"
+    _check.require(isinstance(direction, Tensor), "directions", rule, type(direction).__name__)
+    good = direction.shape in (x.shape, x.shape[1:]) and direction.is_floating_point()
+    seen = f"shape {tuple(direction.shape)} of {direction.dtype}"
+    _check.require(good, "directions", rule, seen)
+    _check.finite("directions", direction)
+
+
+def known_clusters(data: Dataset) -> Clusters | None:
+    """What made the data, where it has the closed forms and the data have their labels."""
+    if not two_classes(data.source) or not data.signed:
+        return None
+    clusters: Clusters = data.source
+    return clusters if clusters.dim == data.dim else None
+
+
+def two_classes(source: object) -> bool:
+    """Whether this is something that the closed forms are for: clusters of classes -1 and +1."""
+    return isinstance(source, Clusters) and set(source.labels.tolist()) == {-1, 1}
+
+
+def _check_mixture(mixture: object) -> None:
+    rule = "be Clusters of two classes, -1 and +1"
+    _check.instance("mixture", mixture, Clusters, rule)
+    _check.require(two_classes(mixture), "mixture", rule, mixture)
+
+
+def _checked_group(mixture: Clusters, group: Tensor) -> Tensor:
+    _check_mixture(mixture)
+    rule = f"be an integer (n,) tensor with entries in 0..{mixture.count - 1}"
+    _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)
+    whole = group.ndim == 1 and group.dtype in (torch.int64, torch.int32) and len(group) > 0
+    _check.require(whole, "group", rule, f"shape {tuple(group.shape)} of {group.dtype}")
+    inside = int(group.min()) >= 0 and int(group.max()) < mixture.count
+    _check.require(inside, "group", rule, f"{int(group.min())}..{int(group.max())}")
+    return group.to(torch.int64)

@@ -1,0 +1,245 @@
+"""Projected gradient descent on the margin."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._progress import Bar, Progress
+from extremal.attack.attack_result import CLEAN, AttackResult
+from extremal.attack.ball import Ball
+from extremal.attack.descent import Active, Look, descend
+from extremal.attack.problem import Problem, problem
+from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
+from extremal.attack.surrogate import search_copy
+from extremal.models import Shallow, best_gap, double, is_shallow, margin_gradient
+
+Told = Callable[[int], None]  # of how many points are done
+
+
+def pgd(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    ball: Ball,
+    steps: int,
+    step: float | Tensor,
+    start: str = "zero",
+    generator: torch.Generator | None = None,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """Attack by projected gradient descent on the margin m, in the norm of the ball.
+
+    d <- project(d + step * steepest(-grad m(x + d))), `steps` times, from d = 0 or from a random
+    point of the ball (`start` is "zero" or "random", which needs a generator); `step` is a length
+    in the ball's norm, a number or (n,). Coordinates that the box blocks are left out of the
+    gradient. The iterate of least margin is returned, and verified. A point leaves the batch once
+    it is broken, or once it stands still, as where the gradient is zero.
+
+    A shallow network is searched without neurons of no effect, and from zero, in l2 without a box,
+    in the coordinates of the neurons' span, which all iterates lie in; one of hundreds of neurons
+    perhaps as one of few that differs from it by a thousandth. Every result is verified on the
+    network itself, and a point that is broken in the search but not there is searched again with
+    the network as it is.
+    """
+    y = check_points(net, x, y)
+    check_ball(ball)
+    _check.integer("steps", steps, minimum=1)
+    _check.choice("start", start, ("zero", "random"))
+    _check.integer("batch", batch, minimum=1)
+    if start == "random":
+        _check.generator("generator", generator)
+    every = Active(x, y, ball, _starts(x, ball, start, generator, batch), _lengths(step, x))
+    task = _spanned(net, x, y, ball) if start == "zero" else None
+    with Bar("pgd", len(x), progress) as bar:
+        delta, lowest = _search(net, task, every, steps, batch, bar.done)
+    delta = _lifted(task, delta, every)
+    return _settled(net, every, delta, lowest, steps, batch, f"pgd-{start}")
+
+
+def published_pgd(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    radius: float | Tensor,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """The attack of Min & Vidal 2024, Figure 2e: l2, no box, 2000 steps of 0.1, start at zero.
+
+    The settings are those of the authors' published code.
+    """
+    ball = Ball("l2", radius)
+    return pgd(net, x, y, ball=ball, steps=2000, step=0.1, batch=batch, progress=progress)
+
+
+def radii_pgd(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    radii: Sequence[float],
+    steps: int,
+    step: float,
+    batch: int = BATCH,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """`pgd` in l2 from zero at one radius after the other, each on what the ones before left.
+
+    The result's radius is infinite where a point stands at all of them. Only what the search breaks
+    is verified, so that 15 radii cost little more than one. Progress counts points and radii.
+    """
+    y = check_points(net, x, y)
+    _check.instance("radii", radii, Iterable, "be a sequence of numbers")
+    wanted = sorted({_check.number("radii", radius, minimum=0.0) for radius in radii})
+    _check.integer("steps", steps, minimum=1)
+    _check.integer("batch", batch, minimum=1)
+    still, lengths = Ball("l2", 0.0), _lengths(step, x)
+    result = verified(net, x, y, x, still, CLEAN)
+    task = _spanned(net, x, y, still)
+    total = len(wanted) * len(x)
+    with Bar("pgd", total, progress) as bar:
+        for turn, radius in enumerate(wanted, 1):
+            rows = torch.nonzero(~result.success).squeeze(1)
+            if len(rows) == 0:
+                break
+            ball, before = Ball("l2", radius), turn * len(x) - len(rows)
+            every = Active(x[rows], y[rows], ball, _starts(x[rows], ball), lengths[rows])
+            part = None if task is None else replace(task.take(rows), ball=ball)
+            told = functools.partial(_told, bar, before)
+            delta, lowest = _search(net, part, every, steps, batch, told)
+            hit = torch.nonzero(lowest <= 0).squeeze(1)
+            if len(hit) > 0:
+                every, some = every.take(hit), None if part is None else part.take(hit)
+                delta = _lifted(some, delta[hit], every)
+                found = _settled(net, every, delta, lowest[hit], steps, batch, "pgd-zero")
+                result = result.merged(rows[hit], found)
+        bar.done(total)
+    return result
+
+
+def _told(bar: Bar, before: int, done: int) -> None:
+    bar.done(before + done)
+
+
+def _search(
+    net: nn.Module, task: Problem | None, every: Active, steps: int, batch: int, told: Told
+) -> tuple[Tensor, Tensor]:
+    """Perturbations (n, dim') of least margin in the search, and those margins (n,).
+
+    In the span's coordinates where there is a `task`, as many numbers at a time as a batch has.
+    """
+    if task is None:
+        return _in_place(search_copy(net, every.x), every, steps, batch, told)
+    look, wide = _look(task.form), max(task.form.directions.shape)
+    near = Active(task.x, task.own, task.ball, torch.zeros_like(task.x), every.length)
+    return _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide), told)
+
+
+def _lifted(task: Problem | None, delta: Tensor, every: Active) -> Tensor:
+    """Perturbations in the data's coordinates, (n, dim), with no norm above the radius."""
+    return delta if task is None else every.ball.project(task.lift(delta), every.x)
+
+
+def _in_place(
+    net: nn.Module, every: Active, steps: int, batch: int, told: Told | None = None
+) -> tuple[Tensor, Tensor]:
+    """The same in the data's coordinates, with the network that is given."""
+    return _descend(functools.partial(margin_gradient, net), every, steps, batch, told)
+
+
+def _descend(
+    look: Look, every: Active, steps: int, size: int, told: Told | None
+) -> tuple[Tensor, Tensor]:
+    parts = []
+    for at in batches(len(every.x), size):
+        parts.append(descend(look, every.take(at), steps))
+        if told is not None:
+            told(at.stop)
+    delta, lowest = zip(*parts, strict=True)
+    return torch.cat(delta), torch.cat(lowest)
+
+
+def _settled(
+    net: nn.Module,
+    every: Active,
+    delta: Tensor,
+    lowest: Tensor,
+    steps: int,
+    batch: int,
+    name: str,
+) -> AttackResult:
+    """What the network itself says of perturbations.
+
+    Where all neurons of the search are silent its margin and gradient are exactly zero. The network
+    has a small margin there, and a gradient that leads on.
+    """
+    result = _landed(net, every, delta, name)
+    left = torch.nonzero((lowest <= 0) & ~result.success).squeeze(1)
+    if len(left) == 0 or not is_shallow(net):
+        return result
+    again = every.take(left)
+    delta, _ = _in_place(double(net).to(delta.dtype), again, steps, batch)
+    return result.merged(left, _landed(net, again, delta, name))
+
+
+def _landed(net: nn.Module, every: Active, delta: Tensor, name: str) -> AttackResult:
+    x_adv = every.ball.land(delta, every.x)
+    return verified(net, every.x, every.y, x_adv, every.ball, name)
+
+
+def _spanned(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Problem | None:
+    """The problem in the coordinates of the neurons' span, or None where that gains nothing."""
+    if not is_shallow(net) or ball.norm != "l2" or ball.box is not None:
+        return None
+    task = problem(net, x, y, ball, coarse=True)
+    return None if task.basis is None else task
+
+
+def _look(form: Shallow) -> Look:
+    """Margins and their gradients, from points and the mask of their own outputs."""
+
+    def look(x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+        at = form.preparation.at(x)
+        out, slope = form.powers(at)
+        mine = out.masked_fill(~own, -torch.inf).argmax(1)
+        other = out.masked_fill(own, -torch.inf).argmax(1)
+        weight = form.weights[mine] - form.weights[other]
+        return best_gap(out, own), form.gradient(at, slope, weight)
+
+    return look
+
+
+def _starts(
+    x: Tensor,
+    ball: Ball,
+    start: str = "zero",
+    generator: torch.Generator | None = None,
+    batch: int = BATCH,
+) -> Tensor:
+    """Perturbations (n, dim) to start from; zeros take no memory."""
+    if start == "zero":
+        return x.new_zeros(()).expand_as(x)
+    assert generator is not None
+    parts = [ball.take(at).sample(x[at], generator=generator) for at in batches(len(x), batch)]
+    return torch.cat(parts)
+
+
+def _lengths(step: float | Tensor, x: Tensor) -> Tensor:
+    if not isinstance(step, Tensor):
+        length = _check.number("step", step, minimum=0.0)
+        return torch.full_like(x[:, :1], length)
+    rule = f"be a number or a tensor of shape ({len(x)},), finite and >= 0"
+    shaped = tuple(step.shape) == (len(x),)
+    _check.require(shaped, "step", rule, f"shape {tuple(step.shape)}")
+    _check.finite("step", step)
+    _check.require(bool((step >= 0).all()), "step", rule, f"smallest {float(step.min()):g}")
+    return step.to(x).unsqueeze(1)

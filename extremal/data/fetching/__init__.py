@@ -1,0 +1,1 @@
+"""Downloads: mirrors, caches, checksums, and package registries as sources."""

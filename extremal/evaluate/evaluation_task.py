@@ -1,0 +1,107 @@
+"""What an evaluation attacks and certifies, and the steps of it that give its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._progress import Progress
+from extremal.attack import AttackResult, Ball, known_clusters, minimal, run, verified
+from extremal.attack.attack_result import CLEAN
+from extremal.attack.recheck import batches
+from extremal.certify import Certificate, certificate
+from extremal.data import Dataset
+from extremal.models import check_outputs, double
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What is attacked, and how; each method gives a result that is at least as bad."""
+
+    net: nn.Module
+    test: Dataset
+    norm: str
+    steps: int
+    batch: int
+    generator: torch.Generator
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the network's weights, or of the points where it has none."""
+        weights = (part.dtype for part in self.net.parameters() if part.is_floating_point())
+        return next(weights, self.test.x.dtype)
+
+    def outputs(self) -> Tensor:
+        """The outputs (n,) or (n, C) in float64; they say early whether network and data fit."""
+        test, twin = self.test, double(self.net)
+        with torch.no_grad():
+            parts = [twin(test.x[at].double()) for at in batches(len(test), self.batch)]
+        out = torch.cat(parts)
+        check_outputs(out)
+        rule = f"have a row for each of {len(test)} points"
+        _check.require(len(out) == len(test), "net(x)", rule, f"shape {tuple(out.shape)}")
+        _check.finite("net(x)", out)
+        return out
+
+    def smallest(self, progress: bool | Progress) -> AttackResult:
+        """The smallest radius found for each point within the box."""
+        test = self.test
+        clean = verified(self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN)
+        right = torch.nonzero(~clean.success).squeeze(1)
+        if len(right) == 0:
+            return clean
+        found = minimal(
+            self.net,
+            test.x[right],
+            test.y[right],
+            norm=self.norm,
+            box=test.box,
+            steps=self.steps,
+            generator=self.generator,
+            batch=self.batch,
+            progress=progress,
+        )
+        return clean.merged(right, found)
+
+    def certified(
+        self, found: AttackResult, effort: Literal["tight", "fast"], progress: bool | Progress
+    ) -> Certificate:
+        """The certificate; it starts from the attack where both are of the same problem."""
+        same = self.norm == "l2" and self.test.box is None
+        return certificate(
+            self.net,
+            self.test.x,
+            self.test.y,
+            norm=self.norm,
+            box=self.test.box,
+            effort=effort,
+            attacked=found.x_adv if same else None,
+            batch=self.batch,
+            progress=progress,
+        )
+
+    def attacked(self, found: AttackResult, lower: Tensor, radius: float) -> AttackResult:
+        """All attacks at one radius, against the points that are undecided there."""
+        rows = torch.nonzero((lower < radius) & (radius < found.radius)).squeeze(1)
+        if len(rows) == 0:
+            return found
+        part = self.test.take(rows)
+        mixture = known_clusters(part)
+        result = run(
+            self.net,
+            part.x,
+            part.y,
+            norm=self.norm,
+            radius=radius,
+            box=part.box,
+            steps=self.steps,
+            mixture=mixture,
+            group=None if mixture is None else part.group,
+            generator=self.generator,
+            batch=self.batch,
+        )
+        return found.merged(rows, result)

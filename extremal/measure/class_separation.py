@@ -1,0 +1,104 @@
+"""How far apart classes are: each point's nearest neighbour of another class, exactly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal._progress import Bar, Progress
+from extremal.data import Dataset
+from extremal.measure.equal_points import equal_pairs
+from extremal.measure.nearest_neighbours import NORMS, Norm, Search
+
+_LISTED = 100  # points at the smallest distance, of which all partners are looked for
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Separation:
+    """Distances (n,) of points to the nearest point of another class, and which that is, (n,).
+
+    `labels` (n,) are the points' own. `pairs` are (point, nearest) at the smallest distance; in the
+    case of one data set each of them once. `duplicates` are equal points of one class, each with
+    the first that it equals (in the reference, or earlier in the data); `conflicts` are equal
+    points of different classes, each with the first of every other class.
+    """
+
+    norm: Norm
+    distance: Tensor
+    nearest: Tensor
+    labels: Tensor
+    pairs: Pairs
+    duplicates: Pairs
+    conflicts: Pairs
+
+    @property
+    def minimum(self) -> float:
+        """The smallest distance between two classes."""
+        return float(self.distance.min())
+
+    @property
+    def mean(self) -> float:
+        """The mean over points."""
+        return float(self.distance.mean())
+
+    @property
+    def repeated(self) -> int:
+        """How many points equal an earlier one (or one of the reference) of their own class."""
+        return len(self.duplicates)
+
+    @property
+    def by_class(self) -> dict[int, tuple[float, float]]:
+        """The minimum and the mean of each class's points."""
+        own = {int(label): self.distance[self.labels == label] for label in self.labels.unique()}
+        return {label: (float(far.min()), float(far.mean())) for label, far in own.items()}
+
+
+def separation(
+    data: Dataset,
+    reference: Dataset | None = None,
+    *,
+    norm: Norm = "linf",
+    progress: bool | Progress = False,
+) -> Separation:
+    """For each point of `data` the nearest point of another class in `reference`, or in `data`.
+
+    Yang et al. 2020, as cited by Li et al. 2022: all pairs of different labels count. Exact. In
+    l-inf, images whose values are whole multiples of 1/255, 1/256 or 1/16, rounded to their dtype,
+    are measured in those units: |i - j| / 255 in float64.
+    """
+    _check.choice("norm", norm, NORMS)
+    _check.instance("data", data, Dataset, "be a Dataset")
+    other = data if reference is None else reference
+    _check.instance("reference", other, Dataset, "be a Dataset or None")
+    _check.require(other.dim == data.dim, "reference", f"have {data.dim} coordinates", other.dim)
+    known = set(data.y.unique().tolist())
+    seen = set(other.y.unique().tolist())
+    lonely = sorted(label for label in known if not seen - {label})
+    named = "data" if reference is None else "reference"
+    _check.require(not lonely, named, f"have points of classes other than {lonely}", "none")
+    search = Search(data, other, norm, alone=reference is None)
+    tiles = search.tiles()
+    with Bar("separation", len(tiles), progress) as bar:
+        for count, tile in enumerate(tiles, start=1):
+            search.look(tile)
+            bar.done(count)
+    same, different = equal_pairs(data, reference)
+    pairs = _closest(search, alone=reference is None)
+    return Separation(norm, search.distance, search.nearest, data.y, pairs, same, different)
+
+
+def _closest(search: Search, *, alone: bool) -> Pairs:
+    """Where the smallest distance is attained, in order: all pairs of the first such points."""
+    least = search.best.min()
+    at = torch.nonzero(search.best == least).squeeze(1)
+    found = [(i, int(search.nearest[i])) for i in at.tolist()]
+    for i in at[:_LISTED].tolist():
+        found += [(i, j) for j in search.within(i, float(least))]
+    if alone:
+        found = [(min(pair), max(pair)) for pair in found]
+    return tuple(sorted(set(found)))

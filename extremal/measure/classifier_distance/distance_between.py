@@ -1,0 +1,124 @@
+"""The distance between a network and a classifier, up to scale.
+
+dist(f, F) = inf over c > 0 of sup over ||x|| = 1 of |c f(x) - F(x)|, Min & Vidal 2024, Section 5.1.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.measure.classifier_distance.distance_search import search
+from extremal.measure.classifier_distance.distance_upper_bound import upper
+from extremal.measure.classifier_distance.network_difference import as_sum
+from extremal.measure.distances.algorithm_1 import algorithm_1
+from extremal.measure.distances.result import Distance, Supremum
+from extremal.measure.distances.scale import best_scale
+from extremal.models import PReLUNet
+
+_NEGLIGIBLE = 1e-10  # share of all contributions that the search does without
+_SUMMED = 1e-7  # share of them that the upper bound counts by their sum alone
+
+
+def distance(
+    net: PReLUNet,
+    reference: PReLUNet,
+    *,
+    generator: torch.Generator,
+    method: Literal["search", "paper"] = "search",
+    starts: int | None = None,
+    steps: int | None = None,
+    fit: Dataset | None = None,
+    fit_points: int = 1000,
+) -> Distance:
+    """dist(net, reference), by a joint search over c and x or by the paper's Algorithm 1.
+
+    "search": f and F depend on x only through the span of their neurons, so x is sought in that
+    span's coordinates, from `starts` random points (100) and from the heaviest neurons, by ascents
+    of at most `steps` steps (100); c is the exact minimiser over the points found so far, and both
+    alternate until they agree.
+
+    "paper": Algorithm 1 as printed: c by least squares on `fit_points` uniform points of the sphere
+    (or on the points of `fit`, as the authors' file does), then normalised projected gradient
+    ascent on |c f - F|^2 with steps of 0.01 (`steps` = 2000 from `starts` = 1000 uniform points).
+    """
+    _check.choice("method", method, ("search", "paper"))
+    _check_pair(net, reference, generator)
+    _check_counts(starts=starts, steps=steps, fit_points=fit_points)
+    if fit is not None:
+        _check.instance("fit", fit, Dataset, "be a Dataset or None")
+    if method == "paper":
+        return algorithm_1(
+            net,
+            reference,
+            starts=starts or 1000,
+            steps=steps or 2000,
+            inputs=fit.x.double() if fit is not None else None,
+            fit_points=fit_points,
+            generator=generator,
+        )
+    return _searched(net, reference, starts, steps, generator, None)
+
+
+def supremum(
+    net: PReLUNet,
+    reference: PReLUNet,
+    *,
+    scale: float,
+    generator: torch.Generator,
+    starts: int | None = None,
+    steps: int | None = None,
+) -> Supremum:
+    """sup over ||x|| = 1 of |c f(x) - F(x)| at a given scale c > 0, by the search of `distance`."""
+    _check_pair(net, reference, generator)
+    _check_counts(starts=starts, steps=steps)
+    c = _check.number("scale", scale, above=0.0)
+    found = _searched(net, reference, starts, steps, generator, c)
+    return Supremum(found.value, c, found.witness, found.upper)
+
+
+def _searched(
+    net: PReLUNet,
+    reference: PReLUNet,
+    starts: int | None,
+    steps: int | None,
+    generator: torch.Generator,
+    scale: float | None,
+) -> Distance:
+    """The search without negligible neurons, its points judged with all of them."""
+    f, other = as_sum(net), as_sum(reference)
+    sums = f.lasting(_NEGLIGIBLE), other.lasting(_NEGLIGIBLE)
+    found = search((net, reference), sums, starts or 100, steps or 100, generator, scale)
+    c = found.scale
+    a, b = f.value(found.seen), other.value(found.seen)
+    gaps = (c * a - b).abs()
+    best = int(gaps.argmax())
+    lower = float((best_scale(a, b) * a - b).abs().max())
+    bounded = f.scaled(c).lasting(_SUMMED), other.lasting(_SUMMED)
+    summed = max(c * f.mass + other.mass - bounded[0].mass - bounded[1].mass, 0.0)
+    high = upper(*bounded) + summed
+    witness = found.seen[best]
+    return Distance(float(gaps[best]), c, witness, lower, high, found.converged, "search")
+
+
+def _check_pair(net: object, reference: object, generator: object) -> None:
+    _check.generator("generator", generator)
+    rule = "be a one-output PReLUNet without biases or preparation"
+    for name, part in (("net", net), ("reference", reference)):
+        _check.require(isinstance(part, PReLUNet), name, rule, type(part).__name__)
+        assert isinstance(part, PReLUNet)
+        simple = part.outputs == 1 and part.bias is None and part.hidden_bias is None
+        _check.require(simple and part.preparation.plain, name, rule, repr(part))
+    assert isinstance(net, PReLUNet)
+    assert isinstance(reference, PReLUNet)
+    same = net.dim == reference.dim
+    _check.require(same, "reference", f"have dim {net.dim} like the network", reference.dim)
+
+
+def _check_counts(**counts: int | None) -> None:
+    for name, count in counts.items():
+        if count is not None:
+            _check.integer(name, count, minimum=1)

@@ -1,0 +1,136 @@
+"""A proven upper bound on sup over ||x|| <= 1 of |c f(x) - F(x)|, for two networks of one power.
+
+The difference is written as a sum of parts, each at most H ||P x||^q for a projection P on a plane
+or a line and q = min(p, 2): a neuron against the one that it is near to, remainders of gathered
+neurons, lonely neurons. Parts on nearly orthogonal planes hardly add up, which eigenvalues of
+sum H P say. For p = 1 and few neurons the supremum of all but remainders has an exact dual.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal.measure.classifier_distance.network_difference import Sum
+from extremal.measure.distances.ascent import shortest
+from extremal.measure.distances.circle import highest
+from extremal.measure.distances.gather import Gathered, gather
+
+_PATTERNS = 10  # neurons that are on or off in all ways
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """Bounds H_i ||P_i x||^q: `heights` (n,), orthonormal vectors (m, dim), and their part (m,)."""
+
+    heights: Tensor
+    vectors: Tensor
+    part: Tensor
+
+    def __add__(self, other: _Parts) -> _Parts:
+        return _Parts(
+            torch.cat([self.heights, other.heights]),
+            torch.cat([self.vectors, other.vectors]),
+            torch.cat([self.part, other.part + len(self.heights)]),
+        )
+
+    def bound(self, q: float, *, weighted: bool = True) -> float:
+        """A bound on sum_i H_i ||P_i x||^q over the unit ball.
+
+        With w_i = H_i or 1 and S = sum_i w_i P_i, sum_i w_i ||P_i x||^2 is at most S's largest
+        eigenvalue, and with r_i = ||P_i x|| Hölder's inequality says
+        sum_i H_i r_i^q <= (sum_i (H_i w_i^(-q/2))^(2/(2-q)))^(1-q/2) (sum_i w_i r_i^2)^(q/2).
+        """
+        weight = self.heights if weighted else (self.heights > 0).double()
+        some = weight > 0
+        if not bool(some.any()):
+            return 0.0
+        counted = some[self.part]
+        rows = weight[self.part[counted], None].sqrt() * self.vectors[counted]
+        top = _largest_eigenvalue(rows)
+        if q == 2.0:
+            return top
+        shares = (self.heights[some] * weight[some] ** (-q / 2.0)) ** (2.0 / (2.0 - q))
+        return float(shares.sum()) ** (1.0 - q / 2.0) * top ** (q / 2.0)
+
+
+def upper(f: Sum, other: Sum) -> float:
+    """The bound on |f - F| for both as sums of one power; nan where the powers differ."""
+    if f.p != other.p:
+        return float("nan")
+    orders = [(g, h) for g, h in ((f, other), (other, f)) if len(g.weights) >= len(h.weights)]
+    found = min(_gathered(*order) for order in orders)
+    if f.p == 1.0:
+        found = min(found, max(_by_patterns(f, other, sign) for sign in (1.0, -1.0)))
+    return found * (1.0 + _ROUNDING)
+
+
+def _gathered(members: Sum, heads: Sum) -> float:
+    """A bound on |members - heads|."""
+    found = gather(members, heads)
+    return max(_one_sided(found, heads, sign) for sign in (1.0, -1.0))
+
+
+def _one_sided(found: Gathered, heads: Sum, sign: float) -> float:
+    """A bound on sign (members - heads) from above."""
+    q = min(heads.p, 2.0)
+    met = found.groups.weights != 0
+    pairs = _pairs(found.groups, heads, met, sign)
+    lonely = _lines(found.far.directions, torch.relu(sign * found.far.weights))
+    lonely += _lines(heads.directions[~met], torch.relu(-sign * heads.weights[~met]))
+    heights = torch.relu(sign * found.heights)
+    if q == 2.0:
+        return (pairs + lonely + _lines(found.off, heights)).bound(q)
+    main = [(pairs + lonely).bound(q, weighted=weighted) for weighted in (True, False)]
+    if q == 1.0:
+        main.append(_by_patterns(found.neurons, heads, sign))
+    # A sum of few or small heights is bounded well enough by itself.
+    rest = float(heights.sum())
+    return min(main) + (_lines(found.off, heights).bound(q) if rest > 1e-3 * min(main) else rest)
+
+
+def _by_patterns(members: Sum, heads: Sum, sign: float) -> float:
+    """sup of sign (members - heads) over the unit ball for p = 1, inf where it has many neurons.
+
+    With positive parts a_j u_j and negative ones b_k m_k it is the maximum over s in {0, 1}^n of
+    the minimum over l in [0, 1]^m of ||sum_j s_j a_j u_j - sum_k l_k b_k m_k||, by duality, and any
+    l proves an upper bound.
+    """
+    weights = sign * torch.cat([members.weights, -heads.weights])
+    vectors = weights.abs()[:, None] * torch.cat([members.directions, heads.directions])
+    positive, negative = vectors[weights > 0], vectors[weights < 0]
+    count = len(positive)
+    if count > _PATTERNS or len(negative) > 4 * _PATTERNS:
+        return float("inf")
+    on = torch.arange(2**count)[:, None] >> torch.arange(count) & 1
+    ends = shortest(on.double() @ positive, negative, cycles=50)
+    return float(torch.linalg.vector_norm(ends, dim=1).max())
+
+
+def _pairs(groups: Sum, heads: Sum, met: Tensor, sign: float) -> _Parts:
+    """Each group's neuron against the one it is near to, on the plane of both."""
+    u, mu = groups.directions[met], heads.directions[met]
+    a, b = groups.weights[met].abs(), heads.weights[met].abs()
+    along = (u * mu).sum(1, keepdim=True)
+    across = u - along * mu
+    sine = torch.linalg.vector_norm(across, dim=1, keepdim=True)
+    angle = torch.atan2(sine, along).squeeze(1)
+    ours = sign * heads.weights[met] > 0
+    heights = highest(torch.where(ours, a, b), torch.where(ours, b, a), angle, heads.p)
+    vectors = torch.cat([mu, across / torch.where(sine > 0, sine, 1.0)])
+    return _Parts(heights, vectors, torch.arange(len(heights)).repeat(2))
+
+
+def _lines(vectors: Tensor, heights: Tensor) -> _Parts:
+    length = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
+    unit = vectors / torch.where(length > 0, length, 1.0)
+    return _Parts(heights, unit, torch.arange(len(heights)))
+
+
+def _largest_eigenvalue(rows: Tensor) -> float:
+    """That of rows^T rows."""
+    gram = rows @ rows.T if rows.shape[0] <= rows.shape[1] else rows.T @ rows
+    return float(torch.linalg.eigvalsh(gram)[-1])

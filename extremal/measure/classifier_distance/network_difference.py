@@ -1,0 +1,155 @@
+"""The difference c f - F as a sum of weighted powers, in coordinates of the neurons' span."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from extremal.models import PReLUNet, polar
+from extremal.models.activations import relu_power, relu_power_with_slope
+
+_RIDGES = 12  # as many are followed exactly,
+_HEAVY = 0.003  # from this share of all weights on
+
+
+@dataclass(frozen=True, eq=False)
+class Sum:
+    """sum_j weights_j relu(<x, directions_j>)^p in chosen coordinates."""
+
+    directions: Tensor  # (m, r)
+    weights: Tensor  # (m,)
+    p: float
+
+    def value(self, x: Tensor) -> Tensor:
+        return relu_power(x @ self.directions.T, self.p) @ self.weights
+
+    def value_and_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,) and gradients (n, r)."""
+        power, slope = relu_power_with_slope(x @ self.directions.T, self.p)
+        return power @ self.weights, (slope * self.weights) @ self.directions
+
+    def heaviest(self, count: int) -> Tensor:
+        """The directions of the neurons that contribute most."""
+        return self.directions[self.weights.abs().topk(min(count, len(self.weights))).indices]
+
+    def scaled(self, factor: float) -> Sum:
+        return Sum(self.directions, factor * self.weights, self.p)
+
+    def lasting(self, share: float) -> Sum:
+        """All but the lightest neurons, whose weights sum to at most that share of all."""
+        order = self.weights.abs().argsort()
+        mass = self.weights.abs()[order].cumsum(0)
+        dropped = mass <= share * mass[-1]
+        dropped[-1] = False  # a sum has at least one neuron
+        kept = order[~dropped].sort().values
+        return Sum(self.directions[kept], self.weights[kept], self.p)
+
+    @property
+    def mass(self) -> float:
+        return float(self.weights.abs().sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Gap:
+    """s (c f - F) for a sign s: smooth or nearly smooth sums, less a few ridges.
+
+    `ridges` (k, r) are neurons of power 1 and negative weight, as vectors: x ↦ -relu(<x, ridge>).
+    Maxima lie on their kinks, where a gradient says nothing about the other side.
+    """
+
+    sums: tuple[Sum, ...]
+    ridges: Tensor
+
+    def value_and_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Values (n,), and gradients (n, r) of all but the ridges."""
+        value, slope = self.sums[0].value_and_slope(x)
+        for part in self.sums[1:]:
+            more = part.value_and_slope(x)
+            value, slope = value + more[0], slope + more[1]
+        if len(self.ridges) > 0:
+            value = value - torch.relu(x @ self.ridges.T).sum(1)
+        return value, slope
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two networks in the coordinates of their neurons' span, or of the whole space.
+
+    `basis` is (r, dim), or None for the whole space. Where both powers are equal, c f - F is
+    homogeneous and its supremum lies on the span's sphere; otherwise in the span's ball, which
+    is what the sphere of a larger space is seen from it.
+    """
+
+    f: Sum
+    other: Sum
+    basis: Tensor | None
+    ball: bool
+
+    def gap(self, scale: float, sign: float) -> Gap:
+        """sign (scale f - F), with its heaviest ridges apart."""
+        parts = [self.f.scaled(sign * scale), self.other.scaled(-sign)]
+        if self.f.p == self.other.p:
+            directions = torch.cat([part.directions for part in parts])
+            parts = [Sum(directions, torch.cat([part.weights for part in parts]), self.f.p)]
+        ridges = self.f.directions[:0]
+        if parts[0].p == 1.0:
+            parts[0], ridges = _without_ridges(parts[0])
+        elif parts[-1].p == 1.0:
+            parts[-1], ridges = _without_ridges(parts[-1])
+        return Gap(tuple(parts), ridges)
+
+    def values(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f and F at the points x (n, r)."""
+        return self.f.value(x), self.other.value(x)
+
+    def whole(self, x: Tensor) -> Tensor:
+        """Points of the span as unit vectors (n, dim): a step off the span fills them up."""
+        if self.basis is None:
+            return x
+        inside = x @ self.basis
+        if not self.ball:
+            return inside
+        axis = torch.zeros_like(inside[0])
+        axis[int((self.basis**2).sum(0).argmin())] = 1.0
+        off = axis - (self.basis @ axis) @ self.basis
+        missing = (1.0 - (x * x).sum(1, keepdim=True)).clamp(min=0.0).sqrt()
+        return inside + missing * off / off.norm()
+
+
+def as_sum(net: PReLUNet) -> Sum:
+    """A network's neurons as unit directions and weights, in float64."""
+    found = polar(net)
+    return Sum(found.directions, found.contributions[0], net.p)
+
+
+def in_span(f: Sum, other: Sum) -> Pair:
+    """Both sums in the coordinates of their neurons' span."""
+    basis = _basis(torch.cat([f.directions, other.directions]))
+    ball = f.p != other.p and basis.shape[0] < basis.shape[1]
+    first, second = (Sum(g.directions @ basis.T, g.weights, g.p) for g in (f, other))
+    return Pair(first, second, basis, ball)
+
+
+def onto(x: Tensor, *, ball: bool) -> Tensor:
+    """The nearest point of the unit sphere, or of the unit ball."""
+    length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+    return x / (length.clamp(min=1.0) if ball else torch.where(length > 0, length, 1.0))
+
+
+def _without_ridges(part: Sum) -> tuple[Sum, Tensor]:
+    """The sum without its heaviest negative neurons, and those as vectors."""
+    negative = torch.relu(-part.weights)
+    found = negative.topk(min(_RIDGES, len(negative)))
+    chosen = found.indices[found.values > _HEAVY * part.mass]
+    weights = part.weights.clone()
+    weights[chosen] = 0.0
+    ridges = negative[chosen, None] * part.directions[chosen]
+    return Sum(part.directions, weights, part.p), ridges
+
+
+def _basis(rows: Tensor) -> Tensor:
+    """An orthonormal basis (r, dim) of the rows' span."""
+    _, s, v = torch.linalg.svd(rows, full_matrices=False)
+    return v[s > 1e-10 * s[0]]

@@ -1,5 +1,0 @@
-"""Extremal directions: the fixed points of the alignment flow, and what they predict."""
-
-from extremal.measure.directions.extremal import ExtremalDirections, extremal_directions
-
-__all__ = ["ExtremalDirections", "extremal_directions"]

@@ -1,6 +1,0 @@
-"""The distance between classifiers, up to scale: found by search, by the paper's way, bounded."""
-
-from extremal.measure.distances.between import distance, supremum
-from extremal.measure.distances.result import Distance, Supremum
-
-__all__ = ["Distance", "Supremum", "distance", "supremum"]

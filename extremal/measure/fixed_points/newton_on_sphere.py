@@ -1,0 +1,105 @@
+"""Fixed points of the alignment flow to full precision, by Newton's method on the sphere."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from extremal.measure.directions.kinks import narrow, snap
+from extremal.measure.fixed_points.alignment_field import Field, across, unit
+
+_LONGEST = 0.1  # a step must not leave the neighbourhood that the flow has reached
+_LEVELS = 7  # of narrower and narrower kinks, by factors of 10
+
+
+def polish(field: Field, u: Tensor, sign: Tensor) -> tuple[Field, Tensor]:
+    """Newton's method for s P G(u) = 0 from u (d,) near a fixed point.
+
+    A step d solves (<s G, u> - s P H P) d = s P G and is halved until s g grows or the residual
+    falls. For p < 2 the kinks are narrowed in between; the field with the last width is returned
+    beside the point.
+    """
+    u = _newton(field, u, sign)
+    for _ in range(_LEVELS if field.p < 2.0 else 0):
+        if field.p == 1.0 and snap(field, u, sign) is not None:
+            break  # the pattern is found, which is all that p = 1 needs
+        field, u = narrow(field, u, sign, 0.1)
+        u = _newton(field, u, sign)
+    return field, u
+
+
+def residual(field: Field, u: Tensor, sign: Tensor) -> float:
+    """|P G(u)|/|G(u)|."""
+    return float(torch.linalg.vector_norm(across(unit(_pull(field, u, sign)), u)))
+
+
+def _pull(field: Field, u: Tensor, sign: Tensor) -> Tensor:
+    return field.pull((field.x @ u)[None], sign.reshape(1))[0]
+
+
+def _growth(field: Field, u: Tensor, sign: Tensor) -> float:
+    return float(field.growth(u[None], sign.reshape(1)))
+
+
+def _newton(field: Field, u: Tensor, sign: Tensor, rounds: int = 60) -> Tensor:
+    goal = 1e-13
+    if field.p < 2.0:  # products are only known to rounding, which narrow kinks blow up
+        goal += 1e-15 * field.scale / field.width
+    for _ in range(rounds):
+        left = residual(field, u, sign)
+        if left <= goal:
+            break
+        step = _step(field, u, sign)
+        step = step * (_LONGEST / torch.linalg.vector_norm(step).clamp(min=_LONGEST))
+        height = _growth(field, u, sign)
+        for halving in range(30):
+            trial = unit(u + 0.5**halving * step)
+            higher = _growth(field, trial, sign) > height + 1e-14 * abs(height)
+            if higher or residual(field, trial, sign) < left:
+                break
+        else:
+            break
+        u = trial
+    return u
+
+
+def _step(field: Field, u: Tensor, sign: Tensor) -> Tensor:
+    pull = _pull(field, u, sign)
+    radial, right = pull @ u, across(pull, u)
+    if field.p == 1.0:
+        return _by_samples(field, u, sign, radial, right)
+    return _conjugate(field, u, sign, radial, right)
+
+
+def _by_samples(field: Field, u: Tensor, sign: Tensor, radial: Tensor, right: Tensor) -> Tensor:
+    """The step for p = 1, where H = Y^T C Y has only the few samples Y within their kinks.
+
+    d = (right + Y^T e)/radial with (radial C^-1 - Y Y^T) e = Y right, Y taken across u: as
+    well-conditioned as the samples are, however narrow the kinks.
+    """
+    t = (field.x @ u)[None]
+    bend = sign * field.q * field.curvature(t, sign.reshape(1))[0]
+    held = torch.nonzero(bend)[:, 0]
+    rows = across(field.x[held], u)
+    system = torch.diag(radial / bend[held]) - rows @ rows.T
+    pushes = torch.linalg.lstsq(system, rows @ right, driver="gelsd").solution
+    return (right + pushes @ rows) / radial
+
+
+def _conjugate(field: Field, u: Tensor, sign: Tensor, radial: Tensor, right: Tensor) -> Tensor:
+    """The step by conjugate gradients, cut where s g curves upward."""
+    t, s = (field.x @ u)[None], sign.reshape(1)
+    total, rest, ahead = torch.zeros_like(right), right, right
+    square = first = float(right @ right)
+    for k in range(min(len(u) + 2, 100)):
+        image = radial * ahead - across(field.bend(t, s, ahead[None])[0], u)
+        bent = float(ahead @ image)
+        if bent <= 1e-10 * abs(float(radial)) * float(ahead @ ahead):
+            return total if k else right / radial.abs().clamp(min=1e-300)
+        total = total + square / bent * ahead
+        rest = rest - square / bent * image
+        new = float(rest @ rest)
+        if new <= 1e-16 * first:
+            break
+        ahead, square = rest + new / square * ahead, new
+    return total

@@ -1,0 +1,96 @@
+"""The margin: one idea that carries attacks, certificates and accuracies for every network."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.models.patch import PatchCNN
+from extremal.models.prelu_net import PReLUNet
+
+Analytic = PReLUNet | PatchCNN  # networks with an `input_gradient` by hand
+
+
+def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """How far each point is on its own side, (n,): correct where it is positive.
+
+    y f(x) for one output and labels -1 / +1; f_y(x) - max over t != y of f_t(x) for several outputs
+    and labels 0..C-1.
+    """
+    _check_pair(net, x)
+    return output_margins(net(x), y)
+
+
+def output_margins(out: Tensor, y: Tensor) -> Tensor:
+    """The margins (n,) of a network's outputs, (n,) or (n, C) with C >= 2."""
+    check_outputs(out)
+    y = _labels_for(out, y)
+    if out.ndim == 1:
+        return y * out
+    own = out.gather(1, y.unsqueeze(1)).squeeze(1)
+    return own - _without(out, y).amax(1)
+
+
+def check_outputs(out: Tensor) -> None:
+    """Require outputs of shape (n,), or (n, C) with C >= 2: one column could mean either kind."""
+    good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
+    rule = "have shape (n,) for one output (squeeze it), or (n, C) for C >= 2"
+    _check.require(good, "net(x)", rule, f"shape {tuple(out.shape)}")
+
+
+def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """The margin (n,) and its gradient (n, dim) in x.
+
+    By hand for a `PReLUNet` or a `PatchCNN`, by autograd for any other module. Where two foreign
+    outputs tie, one of them is taken.
+    """
+    _check_pair(net, x)
+    if isinstance(net, Analytic):
+        return _analytic(net, x, y)
+    with torch.enable_grad():
+        point = x.detach().requires_grad_(True)
+        value = margin(net, point, y)
+        (gradient,) = torch.autograd.grad(value.sum(), point)
+    return value.detach(), gradient
+
+
+def double(net: nn.Module) -> nn.Module:
+    """A float64 copy of a network in evaluation mode; the original is left as it is."""
+    twin = copy.deepcopy(_check.module("net", net)).double().eval()
+    for parameter in twin.parameters():
+        parameter.requires_grad_(False)
+    return twin
+
+
+def _check_pair(net: object, x: object) -> None:
+    _check.module("net", net)
+    _check.instance("x", x, Tensor, "be a tensor of points")
+
+
+def _analytic(net: Analytic, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    if net.outputs == 1:
+        sign = _labels_for(x[:, 0], y).to(x.dtype)
+        out, gradient = net.input_gradient(x, sign)
+        return sign * out.squeeze(1), gradient
+
+    def toward(out: Tensor) -> Tensor:
+        own = _labels_for(out, y).unsqueeze(1)
+        rival = _without(out, own.squeeze(1)).argmax(1, keepdim=True)
+        return torch.zeros_like(out).scatter_(1, own, 1.0).scatter_(1, rival, -1.0)
+
+    out, gradient = net.input_gradient(x, toward)
+    return output_margins(out, y), gradient
+
+
+def _without(out: Tensor, y: Tensor) -> Tensor:
+    """The outputs with each point's own one set to minus infinity."""
+    own = nn.functional.one_hot(y, out.shape[1]).bool()
+    return out.masked_fill(own, -torch.inf)
+
+
+def _labels_for(out: Tensor, y: Tensor) -> Tensor:
+    outputs = 1 if out.ndim == 1 else out.shape[1]
+    return _check.labels("y", y, count=len(out), outputs=outputs).to(out.device)

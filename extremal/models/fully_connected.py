@@ -1,0 +1,282 @@
+"""Networks to compare the shallow pReLU network with: MLPs of any depth, and deep pReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from numbers import Real
+from typing import Literal, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.models.activations import relu_power
+
+Start = float | Literal["default"]
+Division = Literal["none", "input", "output"]
+
+ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
+    "relu": nn.ReLU,
+    "tanh": nn.Tanh,
+    "leaky-relu": nn.LeakyReLU,
+    "gelu": nn.GELU,
+}
+"""The activations that `mlp` knows by name."""
+
+
+class PowerReLU(nn.Module):
+    """relu(s)^p of each entry, any real p >= 1: the polynomial ReLU, not normalised by weights."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = _check.number("p", p, minimum=1.0)
+
+    def extra_repr(self) -> str:
+        """The power, for print()."""
+        return f"p={self.p:g}"
+
+    def forward(self, s: Tensor) -> Tensor:
+        """relu(s)^p, of the shape of s."""
+        return relu_power(s, self.p)
+
+
+class MLP(nn.Sequential):
+    """Linear layers with an activation after each but the last; `mlp` makes one.
+
+    With one output an nn.Flatten(0) turns (n, 1) into (n,), so that forward is nn.Sequential's own.
+    """
+
+    @property
+    def dim(self) -> int:
+        """How many coordinates a point has."""
+        return self._linear()[0].in_features
+
+    @property
+    def outputs(self) -> int:
+        """How many outputs the last linear layer has."""
+        return self._linear()[-1].out_features
+
+    def _linear(self) -> list[nn.Linear]:
+        return [layer for layer in self if isinstance(layer, nn.Linear)]
+
+
+def mlp(
+    dim: int,
+    widths: Sequence[int],
+    activation: str | Callable[[], nn.Module] = "relu",
+    outputs: int = 1,
+    *,
+    bias: bool = True,
+    init: Start = "default",
+    dtype: torch.dtype = torch.float32,
+    generator: torch.Generator,
+) -> MLP:
+    """A fully connected network of the given hidden widths; () is logistic regression.
+
+    f(x) = A_L a(... a(A_1 x + b_1) ...) + b_L, (n,) where outputs == 1, else (n, outputs).
+    `activation` is a name in `ACTIVATIONS`, or makes a module: nn.SiLU, lambda: PowerReLU(3).
+
+    A number `init` is the standard deviation of Gaussian weights, with biases zero; "default" is
+    PyTorch's: weights and biases uniform in +-1/sqrt(fan-in). Layers are drawn from first to last,
+    weights before biases, all by `generator`.
+    """
+    sizes = _sizes(dim, widths)
+    _check.integer("outputs", outputs, minimum=1)
+    make = _factory(activation)
+    _check_draw(init, dtype, generator)
+    layers: list[nn.Module] = []
+    for inputs, width in pairwise(sizes):
+        own = make()
+        _check.instance("activation()", own, nn.Module, "be a torch.nn.Module")
+        layers += [_linear(inputs, width, bias, init, dtype, generator), own.to(dtype)]
+    layers.append(_linear(sizes[-1], outputs, bias, init, dtype, generator))
+    if outputs == 1:
+        layers.append(nn.Flatten(0))
+    return MLP(*layers)
+
+
+class PReLULayer(nn.Module):
+    """x -> relu(<w_j, x>)^p / ||w_j||^(p-1), j = 1..outputs: (n, inputs) to (n, outputs).
+
+    `neurons` (outputs, inputs) holds the w_j. The layer is 1-homogeneous in them and p-homogeneous
+    in x. A neuron w_j = 0 gives zero and has a zero gradient. `init` is as in `mlp`.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        p: float,
+        *,
+        init: Start = "default",
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        self.inputs = _check.integer("inputs", inputs, minimum=1)
+        self.outputs = _check.integer("outputs", outputs, minimum=1)
+        self.p = _check.number("p", p, minimum=1.0)
+        _check_draw(init, dtype, generator)
+        self.neurons = nn.Parameter(torch.empty(self.outputs, self.inputs, dtype=dtype))
+        _fill(self.neurons, None, init, generator)
+
+    def extra_repr(self) -> str:
+        """The settings that define the layer, for print()."""
+        return f"inputs={self.inputs}, outputs={self.outputs}, p={self.p:g}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The post-activations, formed as ||w_j|| relu(<w_j/||w_j||, x>)^p."""
+        if self.p == 1.0:
+            return torch.relu(nn.functional.linear(x, self.neurons))
+        directions, norms = _polar(self.neurons)
+        power = relu_power(nn.functional.linear(x, directions), self.p)
+        return norms.squeeze(-1) * power
+
+
+class DeepPReLU(nn.Module):
+    """pReLU layers of the given widths, then a linear readout: (n,), or (n, outputs) for several.
+
+    h_0 = x, g_l = layer_l(h_(l-1)), h_l = g_l, f = readout(h_L). Each layer raises its input's size
+    to the power p, unless `normalize` divides g_l: by ||h_(l-1)||^(p-1) for "input", so that layers
+    are 1-homogeneous as those of a ReLU network are (the division that the code of Min & Vidal 2024
+    has for images); by its own norm ||g_l|| for "output". Zero stays zero. With `residual`
+    h_l = g_l + h_(l-1) where the two have one width, after that division. `bias` is the readout's:
+    hidden neurons have none. `init` is as in `mlp`.
+
+    One layer without either is a `PReLUNet`, and with a number s for `init` the one that
+    Gaussian(s) draws.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        widths: Sequence[int],
+        p: float,
+        outputs: int = 1,
+        *,
+        residual: bool = False,
+        normalize: Division = "none",
+        bias: bool = False,
+        init: Start = "default",
+        dtype: torch.dtype = torch.float32,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        sizes = _sizes(dim, widths)
+        _check.require(len(sizes) > 1, "widths", "have at least one hidden width", widths)
+        self.dim = sizes[0]
+        self.widths = tuple(sizes[1:])
+        self.p = _check.number("p", p, minimum=1.0)
+        self.outputs = _check.integer("outputs", outputs, minimum=1)
+        _check.choice("normalize", normalize, get_args(Division))
+        for name, value in (("residual", residual), ("bias", bias)):
+            _check.instance(name, value, bool, "be True or False")
+        self.residual, self.normalize = residual, normalize
+        _check_draw(init, dtype, generator)
+        self.layers = nn.ModuleList(
+            PReLULayer(inputs, width, self.p, init=init, dtype=dtype, generator=generator)
+            for inputs, width in pairwise(sizes)
+        )
+        self.readout = _linear(sizes[-1], self.outputs, bias, init, dtype, generator)
+
+    def extra_repr(self) -> str:
+        """What the layers do not say, for print()."""
+        return f"residual={self.residual}, normalize={self.normalize!r}"
+
+    def forward(self, x: Tensor) -> Tensor:
+        """f(x): (n,) where outputs == 1, else (n, outputs)."""
+        out: Tensor = self.readout(self.hidden(x))
+        return out.squeeze(-1) if self.outputs == 1 else out
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """What the readout reads: h_L, (n, last width)."""
+        h = x
+        for layer in self.layers:
+            g = self._divided(layer, h)
+            h = g + h if self.residual and g.shape == h.shape else g
+        return h
+
+    def _divided(self, layer: nn.Module, h: Tensor) -> Tensor:
+        """The layer's outputs, divided as `normalize` says."""
+        if self.normalize == "input" and self.p > 1.0:
+            direction, size = _polar(h)
+            return size * cast(Tensor, layer(direction))
+        g: Tensor = layer(h)
+        return _polar(g)[0] if self.normalize == "output" else g
+
+
+def _polar(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows divided by their l2 norms, and the norms (..., 1); zero rows stay zero.
+
+    Norms are formed after division by the largest entry, whose square may underflow; below the
+    smallest normal number, where its inverse overflows, a row is left undivided.
+    """
+    largest = rows.detach().abs().amax(-1, keepdim=True)
+    alive = largest >= torch.finfo(rows.dtype).tiny
+    unit = torch.where(alive, largest, 1.0)
+    shrunk = rows / unit
+    length = torch.linalg.vector_norm(shrunk, dim=-1, keepdim=True)
+    return shrunk / torch.where(alive, length, 1.0), length * unit
+
+
+def _linear(
+    inputs: int,
+    outputs: int,
+    bias: bool,
+    init: Start,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+) -> nn.Linear:
+    """A linear layer drawn by `generator` alone; made on "meta", it draws nothing of its own."""
+    layer = nn.Linear(inputs, outputs, bias=bias, dtype=dtype, device="meta")
+    layer = layer.to_empty(device="cpu")
+    _fill(layer.weight, layer.bias if bias else None, init, generator)
+    return layer
+
+
+@torch.no_grad()
+def _fill(weight: Tensor, bias: Tensor | None, init: Start, generator: torch.Generator) -> None:
+    """Draw in float64, so that one seed gives the same weights in every dtype."""
+    for part in (weight, bias):
+        if part is None:
+            continue
+        if init == "default":
+            uniform = torch.rand(part.shape, generator=generator, dtype=torch.float64)
+            part.copy_((2.0 * uniform - 1.0) / weight.shape[1] ** 0.5)
+        elif part is weight:
+            normal = torch.randn(part.shape, generator=generator, dtype=torch.float64)
+            part.copy_(init * normal)
+        else:
+            part.zero_()
+
+
+def _sizes(dim: int, widths: Sequence[int]) -> list[int]:
+    """dim and the hidden widths, checked."""
+    listed = isinstance(widths, Sequence) and not isinstance(widths, str)
+    _check.require(listed, "widths", "be a sequence of hidden widths such as (100, 100)", widths)
+    sizes = [_check.integer("dim", dim, minimum=1)]
+    for i, width in enumerate(widths):
+        sizes.append(_check.integer(f"widths[{i}]", width, minimum=1))
+    return sizes
+
+
+def _factory(activation: object) -> Callable[[], nn.Module]:
+    made = callable(activation) and not isinstance(activation, nn.Module)
+    known = isinstance(activation, str) and activation in ACTIVATIONS
+    names = ", ".join(map(repr, ACTIVATIONS))
+    rule = f"be one of {names}, or make a module, such as nn.SiLU"
+    _check.require(made or known, "activation", rule, repr(activation))
+    if isinstance(activation, str):
+        return ACTIVATIONS[activation]
+    return cast("Callable[[], nn.Module]", activation)
+
+
+def _check_draw(init: object, dtype: object, generator: object) -> None:
+    rule = 'be a finite number > 0 or "default"'
+    if init != "default":
+        whole = isinstance(init, Real) and not isinstance(init, bool)
+        good = whole and 0.0 < float(cast(float, init)) < float("inf")
+        _check.require(good, "init", rule, repr(init))
+    _check.floating("dtype", dtype)
+    _check.generator("generator", generator)

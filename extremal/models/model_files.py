@@ -1,0 +1,124 @@
+"""Model files: safetensors with a JSON header. Nothing in them is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save as to_bytes
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal._files import as_path, read_tensors, write_whole
+from extremal._version import __version__
+from extremal.models.initialisation import Explicit
+from extremal.models.prelu_net import PReLUNet
+from extremal.models.preparation import Preparation
+from extremal.models.readouts import Grouped
+from extremal.models.shipped import shipped, shipped_file
+
+_FORMAT = "extremal-model-1"
+_RULE = "be a model file that extremal wrote"
+
+
+def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
+    """Write a `PReLUNet`, or a `Grouped` one, to `path`, whole or not at all.
+
+    Where that fails it is a `FileError`, a ValueError with the path and the reason. A `note` is
+    kept in the file for `load_noted`.
+    """
+    core = net.net if isinstance(net, Grouped) else net
+    known = isinstance(core, PReLUNet)
+    _check.require(known, "net", "be a PReLUNet or a Grouped one", type(net).__name__)
+    assert isinstance(core, PReLUNet)
+    header: dict[str, Any] = {
+        "p": core.p,
+        "normalize": core.preparation.normalize,
+        "frozen": [name for name, part in core.named_parameters() if not part.requires_grad],
+    }
+    tensors = {name: part.detach().contiguous() for name, part in core.named_parameters()}
+    for name in ("scale", "center"):
+        value = getattr(core.preparation, name)
+        if isinstance(value, Tensor):
+            tensors[f"preparation.{name}"] = value.contiguous()
+        else:
+            header[name] = value
+    if note:
+        header["note"] = note
+    if isinstance(net, Grouped):
+        header["grouped"] = {"groups": net.groups.tolist(), "signed": net.signed}
+    network = json.dumps(header)
+    metadata = {
+        "format": _FORMAT,
+        "version": __version__,
+        "network": network,
+        "digest": _digest(network, tensors),
+    }
+    write_whole(path, to_bytes(tensors, metadata=metadata))
+
+
+def load(path: str | Path) -> nn.Module:
+    """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError.
+
+    `path` may also be the name of a network that comes with the package (`shipped`), for images of
+    `data.load`; a file of that name goes first. Those are kept in float16, and come in float32.
+    """
+    return load_noted(path)[0]
+
+
+def load_noted(path: str | Path) -> tuple[nn.Module, str]:
+    """A network as `load` reads it, and the note that was saved with it, or ""."""
+    file = as_path(path)
+    if not file.is_file() and str(path) in shipped():
+        net, note = load_noted(shipped_file(str(path)))
+        return net.float(), note
+    known = ", ".join(shipped())
+    _check.require(file.is_file(), "path", f"name an existing model file, or one of {known}", file)
+    try:
+        metadata, tensors = read_tensors(file)
+        _check.choice("format", metadata.get("format"), [_FORMAT])
+        network, digest = metadata["network"], metadata["digest"]
+        intact = digest == _digest(network, tensors)
+        _check.require(intact, "digest", "be that of the content", digest)
+        header = json.loads(network)
+        return _rebuild(header, tensors), str(header.get("note", ""))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        raise ValueError(f"path must {_RULE}, got {path} ({error!r})") from error
+
+
+def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
+    neurons, votes = tensors["neurons"], tensors["votes"]
+    preparation = Preparation(
+        scale=tensors.get("preparation.scale", header.get("scale", 1.0)),
+        center=tensors.get("preparation.center"),
+        normalize=header["normalize"],
+    )
+    net = PReLUNet(
+        dim=neurons.shape[1],
+        width=neurons.shape[0],
+        p=header["p"],
+        outputs=votes.shape[0],
+        bias="bias" in tensors,
+        hidden_bias="hidden_bias" in tensors,
+        preparation=preparation,
+        init=Explicit(neurons, votes, tensors.get("hidden_bias"), tensors.get("bias")),
+        dtype=neurons.dtype,
+        generator=torch.Generator(),
+    )
+    net.freeze(*header["frozen"])
+    if "grouped" not in header:
+        return net
+    groups = torch.tensor(header["grouped"]["groups"])
+    return Grouped(net, groups, signed=header["grouped"]["signed"])
+
+
+def _digest(network: str, tensors: dict[str, Tensor]) -> str:
+    """SHA-256 of all that defines the network: a flipped bit must not load as another network."""
+    seal = hashlib.sha256(network.encode())
+    for name, part in sorted(tensors.items()):
+        seal.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
+        seal.update(part.cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    return seal.hexdigest()

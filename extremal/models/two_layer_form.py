@@ -1,0 +1,143 @@
+"""A shallow network in the one form that attacks and certificates work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models.network_reduction import polar
+from extremal.models.prelu_net import PReLUNet
+from extremal.models.preparation import Preparation, Prepared
+from extremal.models.readouts import Grouped
+
+
+@dataclass(frozen=True, eq=False)
+class Shallow:
+    """C >= 2 outputs, each of which votes for a class: those of a `PReLUNet` or a `Grouped` one.
+
+    out_o(x) = sum_j weights_oj relu(<z, directions_j> + offsets_j)^p + constant_o with
+    z = preparation(x). A network with one output f is read as the two outputs -f/2 and +f/2, so
+    that labels -1 / +1 are classes 0 / 1 and the margin is y f again. `groups` (C,) names the class
+    of each output; the margin is the best own output minus the best foreign one.
+    """
+
+    directions: Tensor  # (h, dim), unit rows (zero for a zero neuron)
+    offsets: Tensor | None  # (h,)
+    weights: Tensor  # (C, h)
+    constant: Tensor  # (C,)
+    groups: Tensor  # (C,)
+    p: float
+    preparation: Preparation
+    signed: bool  # labels are -1 / +1
+
+    @property
+    def dim(self) -> int:
+        """The number of coordinates of a point."""
+        return self.directions.shape[1]
+
+    @property
+    def rounding(self) -> float:
+        """The rounding of <u_i, u_j>, and of sums over neurons, as a share of their terms."""
+        return torch.finfo(self.directions.dtype).eps * (self.dim + 2 * len(self.directions))
+
+    @property
+    def biased(self) -> bool:
+        """Whether any bias is not zero; if none is, f is zero at the preparation's centre."""
+        own = self.offsets is not None and bool((self.offsets != 0).any())
+        return own or bool((self.constant != 0).any())
+
+    def to(self, target: torch.dtype) -> Shallow:
+        """The same in another dtype."""
+        offsets = None if self.offsets is None else self.offsets.to(target)
+        return replace(
+            self,
+            directions=self.directions.to(target),
+            offsets=offsets,
+            weights=self.weights.to(target),
+            constant=self.constant.to(target),
+            preparation=self.preparation.map(lambda part: part.to(target)),
+        )
+
+    def classes(self, y: Tensor) -> Tensor:
+        """Labels as classes 0..G-1."""
+        return (y + 1) // 2 if self.signed else y
+
+    def own(self, y: Tensor) -> Tensor:
+        """Which outputs are each point's own, (n, C) bool."""
+        return self.groups == self.classes(y).unsqueeze(1)
+
+    def active(self, at: Prepared) -> Tensor:
+        """The pre-activations s_j = <z, u_j> + offset_j, (n, h), of `preparation.at(x)`."""
+        return nn.functional.linear(at.z, self.directions, self.offsets)
+
+    def outputs(self, x: Tensor) -> Tensor:
+        """(n, C)."""
+        return self.read(relu_power(self.active(self.preparation.at(x)), self.p))
+
+    def read(self, power: Tensor) -> Tensor:
+        """The outputs (n, C) that post-activations relu(s)^p (n, h) give."""
+        return torch.addmm(self.constant, power, self.weights.T)
+
+    def margins(self, x: Tensor, own: Tensor) -> Tensor:
+        """Best own output minus best foreign one, (n,), for the mask `own` (n, C)."""
+        return best_gap(self.outputs(x), own)
+
+    def powers(self, at: Prepared) -> tuple[Tensor, Tensor]:
+        """The outputs (n, C), and the slopes p relu(s_j)^(p-1), (n, h), of `preparation.at(x)`."""
+        power, slope = relu_power_with_slope(self.active(at), self.p)
+        return self.read(power), slope
+
+    def gradient(self, at: Prepared, slope: Tensor, weight: Tensor) -> Tensor:
+        """The gradient in x of sum_j weight_j relu(s_j)^p, (n, dim), from slopes there."""
+        return self.preparation.pull_back(at, (weight * slope) @ self.directions)
+
+
+def is_shallow(net: nn.Module) -> bool:
+    """Whether a network has a `Shallow` form: a PReLUNet, or a `Grouped` PReLUNet."""
+    return isinstance(net.net if isinstance(net, Grouped) else net, PReLUNet)
+
+
+def core(net: nn.Module) -> PReLUNet:
+    """The `PReLUNet` of a network for which `is_shallow` holds."""
+    inner = net.net if isinstance(net, Grouped) else net
+    assert isinstance(inner, PReLUNet)
+    return inner
+
+
+def read_like(inner: PReLUNet, net: nn.Module) -> nn.Module:
+    """Another `PReLUNet` with the same outputs, read as `net` reads its own."""
+    return Grouped(inner, net.groups, signed=net.signed) if isinstance(net, Grouped) else inner
+
+
+def shallow(net: nn.Module, dtype: torch.dtype = torch.float64) -> Shallow | None:
+    """The `Shallow` form of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network."""
+    inner = net.net if isinstance(net, Grouped) else net
+    if not isinstance(inner, PReLUNet):
+        return None
+    part = polar(inner)
+    weights, constant = part.contributions, part.constant
+    signed = inner.outputs == 1 or (isinstance(net, Grouped) and net.signed)
+    if inner.outputs == 1:
+        half = torch.tensor([-0.5, 0.5], dtype=weights.dtype, device=weights.device)
+        weights, constant = half[:, None] * weights, half * constant
+    groups = torch.arange(len(weights), device=weights.device)
+    form = Shallow(
+        part.directions,
+        None if inner.hidden_bias is None else part.offsets,
+        weights,
+        constant,
+        net.groups if isinstance(net, Grouped) else groups,
+        inner.p,
+        inner.preparation,
+        signed,
+    )
+    return form.to(dtype)
+
+
+def best_gap(out: Tensor, own: Tensor) -> Tensor:
+    """The best own output minus the best foreign one, (n,), for outputs and mask (n, C)."""
+    best = out.masked_fill(~own, -torch.inf).amax(1)
+    return best - out.masked_fill(own, -torch.inf).amax(1)

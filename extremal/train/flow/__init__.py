@@ -1,0 +1,1 @@
+"""The gradient flow: on the weights, or in stages in polar coordinates."""

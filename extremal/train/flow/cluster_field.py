@@ -1,0 +1,179 @@
+"""Known Gaussian clusters instead of samples: the pull on a neuron from K means and one variance.
+
+With sample means xbar_k, shares n_k/n, pooled variance s^2 of a coordinate and m_k = <xbar_k, u>,
+Stein's lemma gives, up to a multiple of u, G = p sum_k q_k I_{p-1}(m_k) xbar_k, and
+g = sum_k q_k I_p(m_k), where I_r(m) = E relu(m + s xi)^r. So u stays in the span of the means and
+of its start: K coordinates a neuron, whatever the number of samples and dimensions.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.train.flow.neuron_groups import Groups
+from extremal.train.frame import Frame, unit
+from extremal.train.losses import Loss, pushes
+
+_NODES = 64  # of the quadrature where p is not whole
+_TAIL = 9.0  # standard deviations beyond which a Gaussian is nothing
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Means in the coordinates of their own span, shares, labels and the noise of a coordinate.
+
+    Neurons have places in a frame whose basis is that span; no pull is along their rest.
+    """
+
+    frame: Frame
+    means: Tensor  # (K, K): row k holds the coordinates of cluster k's mean
+    share: Tensor  # (K,) n_k/n
+    label: Tensor  # (K,) -1 / +1
+    noise: float
+    p: float
+    group: Tensor  # (n,) the cluster of each sample
+
+    @classmethod
+    def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[Clusters, Tensor]:
+        """The clusters of a data set with known groups, and the place of neurons (h, dim) there."""
+        _check.require(data.group is not None, "train.group", "be known for method='mixture'", None)
+        assert data.group is not None
+        used, group = torch.unique(data.group, return_inverse=True)
+        count = torch.bincount(group, minlength=len(used)).double()
+        sums = torch.zeros(len(used), data.dim, dtype=data.x.dtype).index_add_(0, group, data.x)
+        means = sums.double() / count[:, None]
+        label = torch.zeros(len(used), dtype=torch.float64)
+        label.index_add_(0, group, data.y.double())
+        pure = bool((label.abs() == count).all())
+        _check.require(pure, "train.group", "have one label in each group", "mixed labels")
+        squares = float((data.x * data.x).sum(1).double().sum())
+        within = squares - float((count[:, None] * means**2).sum())
+        noise = math.sqrt(max(within, 0.0) / max(1, (len(data) - len(used)) * data.dim))
+        basis = torch.linalg.qr(means.T).Q.T.contiguous()
+        frame, place = Frame.of(directions, basis)
+        share = count / len(data)
+        return cls(frame, means @ basis.T, share, label.sign(), noise, p, group), place
+
+    @property
+    def thin(self) -> float:
+        """How much less samples vary along the rests than along the longest direction."""
+        top = float(torch.linalg.matrix_norm(self.share.sqrt()[:, None] * self.means, 2))
+        return min(1.0, self.noise / max(top, 1e-300))
+
+    @property
+    def fastest(self) -> float:
+        """The growth of the fastest direction, among the means and the class averages."""
+        sides = [self.means[self.label * sign > 0].sum(0, keepdim=True) for sign in (1.0, -1.0)]
+        found = torch.cat([self.means, *sides])
+        found = found[found.any(1)]
+        if len(found) == 0:
+            return 1e-300
+        rest = torch.zeros(len(found), 1, dtype=found.dtype)
+        return float(self.pull(torch.cat([unit(found), rest], 1), self.share)[1].max())
+
+    def moments(self, inner: Tensor) -> tuple[Tensor, Tensor]:
+        """I_{p-1} and I_p at m = `inner`, elementwise."""
+        if self.noise == 0.0:
+            r = torch.relu(inner)
+            low = (inner > 0).double() if self.p == 1.0 else r ** (self.p - 1.0)
+            return low, low * r
+        if self.p == round(self.p):
+            return self._recursion(inner)
+        return self._quadrature(inner)
+
+    def _recursion(self, m: Tensor) -> tuple[Tensor, Tensor]:
+        """I_0 = Phi(m/s), I_1 = m Phi + s phi, I_r = m I_{r-1} + (r-1) s^2 I_{r-2}."""
+        scaled = m / self.noise
+        below = torch.special.ndtr(scaled)
+        density = torch.exp(-0.5 * scaled * scaled) / math.sqrt(2.0 * math.pi)
+        last, now = below, m * below + self.noise * density
+        for r in range(2, round(self.p) + 1):
+            last, now = now, m * now + (r - 1) * self.noise**2 * last
+        return last, now
+
+    def _quadrature(self, m: Tensor) -> tuple[Tensor, Tensor]:
+        """I_r = s^r integral of t^r phi(t - m/s) over t > 0, by Gauss-Legendre where phi is not 0.
+
+        The substitution t = low + width v^2 takes the edge off t^r at t = 0.
+        """
+        nodes, weights = _nodes()
+        v, dv = (nodes + 1.0) / 2.0, weights / 2.0
+        center = (m / self.noise)[..., None]
+        low = (center - _TAIL).clamp(min=0.0)
+        width = center.clamp(min=0.0) + _TAIL - low
+        t = low + width * v * v
+        density = torch.exp(-0.5 * (t - center) ** 2) / math.sqrt(2.0 * math.pi)
+        element = density * 2.0 * v * dv * width
+        lower = t ** (self.p - 1.0) * element
+        scale = self.noise ** (self.p - 1.0)
+        return scale * lower.sum(-1), scale * self.noise * (lower * t).sum(-1)
+
+    def outputs(self, place: Tensor, contribution: Tensor) -> Tensor:
+        """f at the clusters, (K,): the mean of f over each one's noise."""
+        return contribution @ self.moments(place[:, :-1] @ self.means.T)[1]
+
+    def merged(self, groups: Groups, place: Tensor) -> Tensor:
+        """f at the clusters, (K,), with groups of neurons in place of the neurons."""
+        share = groups.shares()
+        inside, length = self.frame.mean(share, place)
+        return groups.contributions() @ self.moments(inside / length @ self.means.T)[1]
+
+    def at_samples(self, outputs: Tensor) -> Tensor:
+        """f on the training data, (n,), as far as the clusters tell it."""
+        return outputs[self.group]
+
+    def pull(self, place: Tensor, push: Tensor) -> tuple[Tensor, Tensor]:
+        """G up to a multiple of u, (h, K + 1), and g, (h,), for q_k = `push` (K,)."""
+        low, high = self.moments(place[:, :-1] @ self.means.T)
+        pull = self.p * ((low * push) @ self.means)
+        return torch.nn.functional.pad(pull, (0, 1)), high @ push
+
+    def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
+        """q_k = -l'(y f) y n_k/n, times `rate`."""
+        return rate * self.share * pushes(loss, outputs, self.label)
+
+    def loss(self, loss: Loss, outputs: Tensor) -> float:
+        """The mean loss, with f at each cluster's mean output."""
+        margin = self.label * outputs
+        if loss.name == "exp":
+            return float((self.share * torch.exp(-margin)).sum())
+        return float((-self.share * torch.nn.functional.logsigmoid(margin)).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Clusters that pull with a constant push."""
+
+    clusters: Clusters
+    push: Tensor
+
+    @property
+    def p(self) -> float:
+        """The network's power."""
+        return self.clusters.p
+
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor, total: int) -> None:
+        """Nothing to renew: clusters are cheap enough to be looked at every time."""
+
+    def look(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Nothing to renew."""
+
+    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """G up to a multiple of u, (k, K + 1), and g, (k,)."""
+        del rows
+        return self.clusters.pull(place, self.push)
+
+
+@functools.cache
+def _nodes() -> tuple[Tensor, Tensor]:
+    """Nodes and weights of Gauss-Legendre: an eigenvalue problem, solved once."""
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    return torch.from_numpy(nodes), torch.from_numpy(weights)

@@ -1,0 +1,171 @@
+"""Gradient flow: theta' = -grad L(theta), integrated with control of the error."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import nn
+
+from extremal import _check
+from extremal.data import Dataset, OrthonormalMixture
+from extremal.models import PReLUNet, double
+from extremal.train.checkpoint import Checkpoint
+from extremal.train.flow.driver import Flow, Progress, as_progress, follow
+from extremal.train.flow.end_condition import Until, as_until
+from extremal.train.flow.staged_flow import StagedFlow
+from extremal.train.flow.weight_flow import PlainFlow
+from extremal.train.gradient_descent import check_fit
+from extremal.train.losses import Function, Loss, LossName, as_loss
+from extremal.train.recording import Record, Recorder
+from extremal.train.trajectory import Trajectory
+
+Method = Literal["auto", "general", "mixture"]
+_RULE = "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
+_OWN = "be 'exp' or 'logistic' for method 'mixture'"
+_STAGED = 1e-4  # the tightest tolerance of the stages; below it the weights themselves are followed
+
+
+def gradient_flow(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Function | Loss = "exp",
+    until: float | Until,
+    method: Method = "auto",
+    tolerance: float | None = None,
+    max_steps: int = 1_000_000,
+    record: Record | None = None,
+    progress: bool | Progress = False,
+    checkpoint: str | Path | None = None,
+    generator: torch.Generator | None = None,
+) -> Trajectory:
+    """Follow theta' = -grad L(theta) from the network's weights to flow time `until`.
+
+    Min & Vidal 2024, Section 2 (the paper writes the inclusion with the opposite sign; it is
+    descent). The network is trained in place and keeps its dtype. `until` may also be an `Until`
+    with a loss or a margin to reach. With a summed loss, time runs n times faster.
+
+    "general" makes no assumption on the data and converges to the sample's flow as `tolerance` goes
+    to 0. A one-output network without biases is followed in stages (`flow.staged_flow`) where
+    `tolerance` is at least 1e-4 (1e-3 unless said): polar coordinates, in which no small number
+    occurs, neurons by themselves while they align, then the few directions that are left. Any other
+    network, a loss of one's own, and any tolerance below 1e-4 (1e-6 unless said) is followed on the
+    weights in float64 by Dormand & Prince 5(4), with errors below `tolerance` of each neuron's own
+    length per step. At kinks (p = 1) the slope of relu at 0 is 0.
+
+    "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
+    Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
+    cluster's noise is replaced by a Gaussian until few directions are left, so it does not converge
+    to the sample's flow as the tolerance goes to 0.
+
+    "auto" takes "mixture" where it applies and the data say that they are an `OrthonormalMixture`,
+    else "general"; the trajectory's info says which. `progress=True` writes flow time, loss and
+    phase to the standard error; a function of the three is called instead. With a `checkpoint` the
+    state is kept in that file every 15 seconds and on Ctrl-C, and a later call with the network as
+    it was at the start goes on from there; it is removed at the end. The flow is deterministic:
+    `generator` is not used. Denormal numbers are flushed from here on in this process
+    (`torch.set_flush_denormal`).
+
+    With "mixture", recorded losses and accuracies are the clusters' until few directions are left
+    (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
+    samples'. What the stages report as `change` and `bound` is what merging changed when it was
+    done. Small differences between neurons that decide who wins a rare group of samples much later
+    are below any tolerance on directions: where such groups matter, compare with a smaller one.
+    """
+    end = as_until(until)
+    show = as_progress(progress)
+    _check.choice("method", method, ("auto", "general", "mixture"))
+    if tolerance is not None:
+        _check.number("tolerance", tolerance, above=0.0, maximum=0.1)
+    _check.integer("max_steps", max_steps, minimum=1)
+    used = as_loss(loss)
+    check_fit(net, train, used)
+    zero = isinstance(net, PReLUNet) and not bool(net.neurons.detach().any())
+    rule = "have a neuron that is not zero (tiny ones need dtype=torch.float64)"
+    _check.require(not zero, "net", rule, "zeros alone")
+    del generator
+    torch.set_flush_denormal(True)
+    plain = _is_plain(net) and used.function is None
+    known = used.function is None or method != "mixture"
+    _check.require(known, "loss", _OWN, used.name)
+    name = _chosen(method, net, train, tolerance, plain)
+    staged = name == "mixture" or (plain and (tolerance is None or tolerance >= _STAGED))
+    tolerance = (1e-3 if staged else 1e-6) if tolerance is None else tolerance
+
+    twin = _thawed(net)
+    data = train if staged else train.to(torch.float64)
+    recorder = Recorder(record, twin, data, used, end.time)
+    kept, start = None, 0.0
+    if checkpoint is not None:
+        settings = {
+            "loss": used.name,
+            "reduction": used.reduction,
+            "tolerance": tolerance,
+            "method": name,
+        }
+        kept = Checkpoint(checkpoint, _thawed(net), train, settings, recorder.record)
+        start = kept.read(twin, recorder, end.time)
+    flow: Flow
+    if staged:
+        assert isinstance(twin, PReLUNet)
+        known, ahead = name == "mixture", _horizon(end, used, len(train))
+        flow = StagedFlow(
+            twin, data, used, tolerance, ahead, known=known, exact=end.goals, time=start
+        )
+    else:
+        flow = PlainFlow(twin, data, used, tolerance, end.time, time=start)
+    try:
+        trajectory = follow(flow, recorder, end, max_steps, show, kept, name)
+    finally:
+        _copy_back(twin, net)
+    trajectory.info["tolerance"] = tolerance  # type: ignore[index]
+    return trajectory
+
+
+def _chosen(
+    method: Method, net: nn.Module, train: Dataset, tolerance: float | None, plain: bool
+) -> str:
+    """The method to use; a ValueError where the one asked for does not apply."""
+    if method == "mixture":
+        _check.require(plain, "net", _RULE, repr(net))
+        return method
+    known = train.group is not None and isinstance(train.source, OrthonormalMixture)
+    loose = tolerance is None or tolerance >= _STAGED
+    return "mixture" if method == "auto" and plain and known and loose else "general"
+
+
+def _is_plain(net: nn.Module) -> bool:
+    if not isinstance(net, PReLUNet):
+        return False
+    trained = all(part.requires_grad for part in net.parameters())
+    simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
+    alive = bool(net.neurons.detach().any(1).all())
+    return trained and simple and alive and net.preparation.plain
+
+
+def _horizon(until: Until, loss: Loss, count: int) -> float:
+    """A time by which the flow will have ended: the loss falls like 1/t."""
+    if math.isfinite(until.time):
+        return until.time
+    lowest = min(
+        until.loss if until.loss is not None else 1.0,
+        math.exp(-min(max(until.margin or 0.0, 0.0), 50.0)),
+    )
+    return 1e3 / lowest / (count if loss.reduction == "sum" else 1.0)
+
+
+def _thawed(net: nn.Module) -> nn.Module:
+    """A float64 copy whose parameters are trainable where the original's are."""
+    twin = double(net)
+    for copied, original in zip(twin.parameters(), net.parameters(), strict=True):
+        copied.requires_grad_(original.requires_grad)
+    return twin
+
+
+def _copy_back(twin: nn.Module, net: nn.Module) -> None:
+    with torch.no_grad():
+        for copied, original in zip(twin.parameters(), net.parameters(), strict=True):
+            original.copy_(copied)

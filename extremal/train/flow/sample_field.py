@@ -1,0 +1,160 @@
+"""The pull of all samples on neurons, in a subspace that holds their gradients up to a share.
+
+Nothing is known of the data here. A neuron moves in the span of the data's leading directions and
+of its own start: s_ij = <z_j, B x_i> + beta_j <rest_j, x_i>, where the last product never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from extremal.data import Dataset
+from extremal.models.activations import relu_power_with_slope
+from extremal.train.flow.neuron_groups import Groups
+from extremal.train.frame import Frame
+from extremal.train.losses import Loss, pushes
+
+_CHUNK = 1 << 18  # entries of a block of (neurons, samples): a megabyte, for the cache
+_PROBES = 128  # neurons whose first gradients choose the subspace
+_SHARE = 10.0  # tolerances: the share of a gradient that may lie off the subspace
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A data set as a field of forces on neurons with places in a frame."""
+
+    frame: Frame
+    x: Tensor  # (r, n): the samples in the frame's basis
+    across: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
+    label: Tensor  # (n,)
+    share: Tensor  # (n,): what a sample counts in the mean loss
+    p: float
+    fastest: float  # no direction grows faster than this for q_i = y_i/n
+    thin: float  # how much less samples vary along the rests than along the longest direction
+
+    @classmethod
+    def of(
+        cls, data: Dataset, p: float, directions: Tensor, tolerance: float
+    ) -> tuple[Samples, Tensor]:
+        """The field of a data set for neurons that start at `directions`, and their place."""
+        values, vectors = _spectrum(data.x)
+        basis = _subspace(data, p, directions, vectors, _SHARE * tolerance)
+        frame, place = Frame.of(directions, basis)
+        x = basis.to(data.x.dtype) @ data.x.T
+        free = bool((place[:, -1] > 0).any())
+        across = frame.rest.to(data.x.dtype) @ data.x.T if free else None
+        longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
+        top = float(values[0])
+        fastest = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
+        spread = 0.0 if across is None else float(across.square().mean().sqrt())
+        thin = min(1.0, spread / max(top, 1e-300) ** 0.5)
+        share = torch.full((len(data),), 1.0 / len(data), dtype=torch.float64)
+        label = data.y.to(x.dtype)
+        return cls(frame, x, across, label, share, p, max(fastest, 1e-300), thin), place
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def some(self, count: int) -> Tensor:
+        """About `count` samples drawn at random, always the same; their indices, in order."""
+        draw = torch.Generator().manual_seed(0)
+        return torch.randperm(len(self), generator=draw)[:count].sort().values
+
+    def part(self, index: Tensor, share: Tensor) -> Samples:
+        """The samples of that index, which count as much as `share` says."""
+        across = None if self.across is None else self.across[:, index]
+        x, label = self.x[:, index], self.label[index]
+        return replace(self, x=x.contiguous(), across=across, label=label, share=share)
+
+    def pull(
+        self, place: Tensor, push: Tensor, rows: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """G, (k, r + 1), and g, (k,), for q = `push` (n,) and the neurons `rows` (all if None)."""
+        push = push.to(self.x.dtype)
+        pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
+        for at, across, s in self._blocks(place, rows):
+            power, slope = relu_power_with_slope(s, self.p)
+            slope *= push
+            pull[at, :-1] = (slope @ self.x.T).double()
+            pull[at, -1] = 0.0 if across is None else slope.mul_(across).sum(1).double()
+            growth[at] = (power @ push).double()
+        return pull, growth
+
+    def outputs(self, place: Tensor, contribution: Tensor) -> Tensor:
+        """f at the samples, (n,)."""
+        total = torch.zeros_like(self.label)
+        weight = contribution.to(total.dtype)
+        for at, _, s in self._blocks(place, None):
+            total += weight[at] @ relu_power_with_slope(s, self.p)[0]
+        return total.double()
+
+    def merged(self, groups: Groups, place: Tensor) -> Tensor:
+        """f at the samples, (n,), with groups of neurons in place of the neurons."""
+        share = groups.shares()
+        inside, length = self.frame.mean(share, place)
+        s = inside.to(self.x.dtype) @ self.x
+        if self.across is not None:
+            s += (share * place[:, -1]).to(s.dtype) @ self.across
+        power, _ = relu_power_with_slope(s / length.to(s.dtype), self.p)
+        return (groups.contributions().to(s.dtype) @ power).double()
+
+    def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
+        """q_i = -l'(y f) y / n, times `rate`, (n,)."""
+        return rate * self.share * pushes(loss, outputs, self.label.double())
+
+    def loss(self, loss: Loss, outputs: Tensor) -> float:
+        """The mean loss."""
+        return float(self.share @ Loss(loss.name).each(outputs, self.label.double()))
+
+    def at_samples(self, outputs: Tensor) -> Tensor:
+        """f on the training data, (n,)."""
+        return outputs
+
+    def _blocks(
+        self, place: Tensor, rows: Tensor | None
+    ) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
+        """The arguments s (some neurons, n) in blocks, with the neurons' `across`."""
+        place = place.to(self.x.dtype)
+        step = max(1, _CHUNK // len(self))
+        for first in range(0, len(place), step):
+            at = slice(first, min(first + step, len(place)))
+            s = place[at, :-1] @ self.x
+            across = None
+            if self.across is not None:
+                across = self.across[at] if rows is None else self.across[rows[at]]
+                s.addcmul_(place[at, -1:], across)
+            yield at, across, s
+
+
+def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues of the mean of x x^T, largest first, and the eigenvectors as rows."""
+    values, vectors = torch.linalg.eigh((x.T @ x).double() / len(x))
+    return values.flip(0).clamp(min=0.0), vectors.flip(1).T.contiguous()
+
+
+def _subspace(data: Dataset, p: float, directions: Tensor, vectors: Tensor, share: float) -> Tensor:
+    """The fewest leading eigenvectors that hold the first gradients up to a share, as rows.
+
+    What counts is the part across u, beside the neuron's own rest: with a_r the gradient's and z_r
+    the direction's first r coordinates, the rest's part is (<G, u> - <a_r, z_r>)/beta_r.
+    """
+    probes = directions[:: max(1, len(directions) // _PROBES)][:_PROBES]
+    s = data.x @ probes.T.to(data.x.dtype)
+    _, slope = relu_power_with_slope(s, p)
+    pull = ((slope * data.y.to(s.dtype)[:, None]).T @ data.x).double()
+    a, z = pull @ vectors.T, probes @ vectors.T
+    radial = (a * z).sum(1, keepdim=True)
+    beta = (1.0 - z.square().cumsum(1)).clamp(min=1e-18).sqrt()
+    rest = (radial - (a * z).cumsum(1)) / beta
+    whole = (pull * pull).sum(1, keepdim=True)
+    off = whole - a.square().cumsum(1) - torch.where(beta > 1e-6, rest, 0.0).square()
+    turning = (whole - radial**2).clamp(min=1e-300)
+    moving = turning[:, 0] > 0
+    worst = (off / turning)[moving].clamp(min=0.0).quantile(0.9, dim=0).sqrt()
+    enough = torch.nonzero(worst <= share)
+    r = int(enough[0]) + 1 if len(enough) else data.dim
+    return vectors[: r if 2 * r < data.dim else data.dim]

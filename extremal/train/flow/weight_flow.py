@@ -1,0 +1,166 @@
+"""Gradient flow on the weights themselves, for any network, data and loss."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from extremal.data import Dataset
+from extremal.models import PReLUNet
+from extremal.train.flow.runge_kutta import DORMAND, Counts, State, Stepper
+from extremal.train.gradient import all_outputs, loss_and_gradient, trainable
+from extremal.train.losses import Loss
+
+
+class PlainFlow:
+    """Dormand & Prince 5(4) on a float64 network, which is changed in place.
+
+    The error of a step is measured against each neuron's own length, so that neurons of 1e-7 are
+    followed as well as neurons of 1. With p = 1 the flow may slide along a kink, where no step is
+    short enough: a step is then also taken if it moves no neuron by more than sqrt(tolerance) of
+    its length.
+    """
+
+    dense = True
+
+    def __init__(
+        self,
+        net: nn.Module,
+        data: Dataset,
+        loss: Loss,
+        tolerance: float,
+        until: float,
+        *,
+        time: float = 0.0,
+    ) -> None:
+        self.net, self.data, self.loss, self.tolerance = net, data, loss, tolerance
+        self.names, self.parts = list(trainable(net)), list(trainable(net).values())
+        self.kinked = isinstance(net, PReLUNet) and net.p == 1.0
+        self.counts = Counts()
+        self.phases: dict[str, float] = {}
+        self.first_loss = math.nan
+        self.value = math.nan
+        state = tuple(part.detach().clone() for part in self.parts)
+        self.stepper = Stepper(
+            self._side,
+            state,
+            time,
+            tolerance,
+            self.counts,
+            1.0,
+            pair=DORMAND,
+            error=self._error,
+        )
+        self.first_loss = self.value
+        self.stepper.size = _first_step(state, self.stepper.slope, tolerance, until)
+
+    @property
+    def time(self) -> float:
+        """The flow time reached."""
+        return self.stepper.time
+
+    @property
+    def phase(self) -> str:
+        """Alignment until the loss has moved by a thousandth, fitting once it has fallen by 0.4."""
+        if "fitting starts" in self.phases:
+            return "fitting"
+        return "waking" if "alignment ends" in self.phases else "alignment"
+
+    def step(self, limit: float) -> None:
+        """Take one step, not beyond `limit`."""
+        self.stepper.advance(limit)
+        share = self.value / self.first_loss
+        if share < 0.999:
+            self.phases.setdefault("alignment ends", self.time)
+        if share < 0.6:
+            self.phases.setdefault("fitting starts", self.time)
+
+    def write(self, net: nn.Module, time: float) -> None:
+        """Put the weights as they were at a time within the last step into a network."""
+        _assign(list(trainable(net).values()), self.stepper.between(time))
+
+    def outputs(self, time: float) -> Tensor:
+        """f on the training data at that time, (n,) or (n, C)."""
+        _assign(self.parts, self.stepper.between(time))
+        return all_outputs(self.net, self.data)
+
+    def report(self) -> dict[str, object]:
+        """What is to be said of the run."""
+        return {"engine": "weights", "phases": self.phases}
+
+    @property
+    def still(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
+        return not any(bool(part.any()) for part in self.stepper.slope)
+
+    def rewind(self) -> None:
+        """Nothing to undo: states within the last step are known."""
+
+    def memory(self) -> dict[str, float]:
+        """What a flow that goes on from here is to know of the way until here."""
+        phases = {f"phase:{name}": time for name, time in self.phases.items()}
+        return {**phases, "first loss": self.first_loss}
+
+    def remember(self, memory: dict[str, float]) -> None:
+        """Take up what `memory` gave."""
+        for name, value in memory.items():
+            if name.startswith("phase:"):
+                self.phases[name.removeprefix("phase:")] = value
+        self.first_loss = memory.get("first loss", self.first_loss)
+
+    def _side(self, state: State) -> State:
+        _assign(self.parts, state)
+        value, gradient = loss_and_gradient(self.net, self.data.x, self.data.y, self.loss)
+        self.value = float(value)  # the last stage is at the end of the step
+        return tuple(-slope for slope in gradient.values())
+
+    def _scale(self, name: str, old: Tensor, new: Tensor) -> Tensor:
+        """What errors of a parameter are measured by: the neuron that it belongs to."""
+        size = torch.maximum(_lengths(name, old), _lengths(name, new))
+        if not isinstance(self.net, PReLUNet):
+            return torch.maximum(size, _lengths(name, old).square().mean().sqrt())
+        neurons = torch.linalg.vector_norm(self.net.neurons.detach(), dim=1)
+        if name == "bias":
+            return torch.maximum(size, neurons.mean())
+        votes = torch.linalg.vector_norm(self.net.votes.detach(), dim=0)
+        # A frozen vote or neuron says nothing of the size that the trained part has.
+        own = neurons if self.net.neurons.requires_grad else torch.zeros_like(neurons)
+        other = votes if self.net.votes.requires_grad and name != "votes" else 0.0 * votes
+        return torch.maximum(size, torch.maximum(own, other))
+
+    def _error(self, estimate: State, before: State, after: State) -> float:
+        miss, moved = [], []
+        for name, part, old, new in zip(self.names, estimate, before, after, strict=True):
+            scale = self._scale(name, old, new)
+            miss.append(_relative(_lengths(name, part), scale))
+            moved.append(_relative(_lengths(name, new - old), scale))
+        if not all(map(math.isfinite, miss + moved)):  # max() would pass over a NaN
+            return math.inf
+        error = max(miss) / self.tolerance
+        return min(error, max(moved) / self.tolerance**0.5) if self.kinked else error
+
+
+def _lengths(name: str, part: Tensor) -> Tensor:
+    """The sizes of a change: of rows for neurons, of columns for votes, of entries else."""
+    if name == "votes":
+        return torch.linalg.vector_norm(part, dim=0)
+    return torch.linalg.vector_norm(part, dim=1) if part.ndim == 2 else part.abs()
+
+
+def _relative(part: Tensor, scale: Tensor) -> float:
+    """The largest share of a change in what it is measured by."""
+    return float((part.abs() / scale.clamp(min=1e-300)).max())
+
+
+def _first_step(theta: State, slopes: State, tolerance: float, until: float) -> float:
+    size = max(float(t.norm()) for t in theta)
+    speed = max(float(k.norm()) for k in slopes)
+    return min(until, 0.1 * tolerance ** (1.0 / DORMAND.order) * size / max(speed, 1e-300))
+
+
+def _assign(parts: list[nn.Parameter], values: State) -> None:
+    with torch.no_grad():
+        for part, value in zip(parts, values, strict=True):
+            part.copy_(value)

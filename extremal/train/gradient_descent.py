@@ -1,0 +1,136 @@
+"""Discrete training: full-batch gradient descent and mini-batch SGD."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.train.losses import Function, Loss, LossName, as_loss
+from extremal.train.modes import evaluating
+from extremal.train.optimisers import Sgd
+from extremal.train.recording import Record, Recorder
+from extremal.train.trajectory import Trajectory
+
+Step = Callable[[Tensor, Tensor], Tensor]  # on a batch, in place; returns the loss before it
+_LOOK = 100  # steps between looks at whether the loss is still finite
+
+
+def gd(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Function | Loss = "exp",
+    lr: float,
+    momentum: float = 0.0,
+    steps: int,
+    record: Record | None = None,
+) -> Trajectory:
+    """Full-batch gradient descent: theta <- theta - lr grad L(theta), `steps` times.
+
+    With `momentum` m in [0, 1) heavy balls: s <- m s + grad L(theta), theta <- theta - lr s. The
+    network is trained in place; times are steps of lr / (1 - m), the flow time it approximates.
+    """
+    _check_dataset(train)
+    whole = itertools.repeat((train.x, train.y))
+    rule = Sgd(net, as_loss(loss), lr, momentum)
+    return _descend(net, train, rule.loss, lr, steps, record, whole, rule.step, "gd", rule.clock)
+
+
+def sgd(
+    net: nn.Module,
+    train: Dataset,
+    *,
+    loss: LossName | Function | Loss = "exp",
+    lr: float,
+    momentum: float = 0.0,
+    batch: int,
+    steps: int,
+    record: Record | None = None,
+    generator: torch.Generator,
+) -> Trajectory:
+    """Mini-batch SGD: each epoch visits the data once, in random order, `batch` points at a time.
+
+    The network is trained in place; `momentum` and times are as in `gd`. Min & Vidal 2024 use
+    lr = 0.2 and batch = 100, without momentum.
+    """
+    batches = shuffled(train, batch, generator)
+    rule = Sgd(net, as_loss(loss), lr, momentum)
+    return _descend(net, train, rule.loss, lr, steps, record, batches, rule.step, "sgd", rule.clock)
+
+
+def _descend(
+    net: nn.Module,
+    train: Dataset,
+    loss: Loss,
+    lr: float,
+    steps: int,
+    record: Record | None,
+    batches: Iterator[tuple[Tensor, Tensor]],
+    take: Step,
+    method: str,
+    clock: float,
+) -> Trajectory:
+    """The one loop: take a step on a batch; record when a time is passed."""
+    _check.number("lr", lr, above=0.0)
+    _check.integer("steps", steps, minimum=1)
+    check_fit(net, train, loss)
+    torch.set_flush_denormal(True)
+    recorder = Recorder(record, net, train, loss, steps * clock)
+    recorder.start()
+    for step in range(1, steps + 1):
+        x, y = next(batches)
+        value = take(x, y)
+        time = step * clock
+        due = step == steps or recorder.next_time() <= time * (1.0 + 1e-12)
+        if (step % _LOOK == 0 and not math.isfinite(float(value))) or (
+            due and not math.isfinite(recorder.note(time))
+        ):
+            advice = f"the loss is not finite after {step} steps; use a smaller lr than {lr:g}"
+            raise recorder.diverged(time, advice, method=method, steps=step)
+    return recorder.finish(converged=True, method=method, steps=steps, lr=lr)
+
+
+def check_fit(net: nn.Module, train: Dataset, loss: Loss, name: str = "train") -> None:
+    """Require that network, labels and loss belong together."""
+    _check.module("net", net)
+    _check.instance(name, train, Dataset, "be a Dataset")
+    outputs = getattr(net, "outputs", None)
+    if outputs is None:
+        with torch.no_grad(), evaluating(net):
+            out = net(train.x[:1])
+        rule = "return (n,), or (n, C) for C >= 2 outputs"
+        good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
+        _check.require(good, "net", rule, f"shape {tuple(out.shape)} for one point")
+        outputs = 1 if out.ndim == 1 else out.shape[1]
+    loss.check(outputs)
+    _check.labels(f"{name}.y", train.y, count=len(train), outputs=outputs)
+    dim = getattr(net, "dim", train.dim)
+    _check.require(dim == train.dim, f"{name}.x", f"have {dim} columns", train.dim)
+
+
+def _check_dataset(train: object) -> None:
+    _check.instance("train", train, Dataset, "be a Dataset")
+
+
+def shuffled(
+    train: Dataset, batch: int, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Batches without end: each epoch visits the data once, in random order."""
+    _check_dataset(train)
+    size = _check.integer("batch", batch, minimum=1)
+    _check.require(size <= len(train), "batch", f"be at most {len(train)} points", size)
+    _check.generator("generator", generator)
+
+    def endless() -> Iterator[tuple[Tensor, Tensor]]:
+        while True:
+            order = torch.randperm(len(train), generator=generator)
+            for index in order.split(size):
+                yield train.x[index], train.y[index]
+
+    return endless()

@@ -1,0 +1,163 @@
+"""What to record along training, as a value, and the recorder that does it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from extremal import _check
+from extremal.data import Dataset
+from extremal.models import output_margins
+from extremal.train.gradient import all_outputs
+from extremal.train.losses import Loss
+from extremal.train.trajectory import Trajectory
+
+Watch = Callable[[nn.Module], Tensor | float]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record at the times `at`, and always at the start and the end, beyond which none may lie.
+
+    The loss and the accuracy on the training data are always recorded; `watch` maps names to
+    functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
+    `snapshots=True` keeps the parameters themselves. `phases=True` records a gradient flow also
+    where one phase ends and the next begins.
+    """
+
+    at: Sequence[float] = ()
+    watch: Mapping[str, Watch] = field(default_factory=dict)
+    snapshots: bool = False
+    phases: bool = False
+
+    def __post_init__(self) -> None:
+        times = tuple(_check.number("record.at", t, minimum=0.0) for t in _listed(self.at))
+        object.__setattr__(self, "at", times)
+        rule = "map names to functions of the network"
+        _check.instance("record.watch", self.watch, Mapping, rule)
+        able = all(isinstance(k, str) and callable(watch) for k, watch in self.watch.items())
+        _check.require(able, "record.watch", rule, self.watch)
+        taken = sorted({"loss", "accuracy"} & set(self.watch))
+        _check.require(not taken, "record.watch", "use names other than loss and accuracy", taken)
+
+    @classmethod
+    def log_spaced(cls, first: float, last: float, count: int, **others: Any) -> Record:
+        """Record at `count` times from `first` to `last`, equally spaced in their logarithm."""
+        low = _check.number("first", first, above=0.0)
+        high = _check.number("last", last, above=low)
+        _check.integer("count", count, minimum=2)
+        steps = torch.linspace(math.log(low), math.log(high), count, dtype=torch.float64)
+        return cls(at=tuple(steps.exp().tolist()), **others)
+
+
+def _listed(times: Sequence[float]) -> list[float]:
+    try:
+        return list(times)
+    except TypeError as error:
+        rule = "be a sequence of times"
+        raise ValueError(f"record.at must {rule}, got {times!r}") from error
+
+
+class DivergenceError(RuntimeError):
+    """Training left the finite numbers; `trajectory` holds what was recorded until then."""
+
+    def __init__(self, message: str, trajectory: Trajectory) -> None:
+        super().__init__(message)
+        self.trajectory = trajectory
+
+
+class Recorder:
+    """Collects one row of values whenever training passes a time that the `Record` names."""
+
+    def __init__(
+        self, record: Record | None, net: nn.Module, data: Dataset, loss: Loss, until: float
+    ) -> None:
+        if record is not None:
+            _check.instance("record", record, Record, "be a Record or None")
+        self.record = record or Record()
+        last = max(self.record.at, default=0.0)
+        rule = f"lie within the training time, at most {until:g}"
+        _check.require(last <= until * (1.0 + 1e-9), "record.at", rule, last)
+        self.net, self.data, self.loss = net, data, loss
+        self.pending = [t for t in sorted(set(self.record.at)) if 0.0 < t < until * (1.0 - 1e-9)]
+        self.times: list[float] = []
+        self.rows: dict[str, list[Tensor]] = {}
+        self.kept: dict[str, list[Tensor]] = {}
+
+    def next_time(self) -> float:
+        """The next time to record at, infinite when none is left."""
+        return self.pending[0] if self.pending else math.inf
+
+    def note(self, time: float, outputs: Tensor | None = None) -> float:
+        """Record now; returns the loss, which tells divergence.
+
+        `outputs`, (n,) or (n, C), are the network's on the training data, where they are known.
+        """
+        outputs = all_outputs(self.net, self.data) if outputs is None else outputs
+        loss = float(self.loss.value(outputs, self.data.y))
+        right = float((output_margins(outputs, self.data.y) > 0).double().mean())
+        row: dict[str, Tensor | float] = {"loss": loss}
+        row["accuracy"] = right if math.isfinite(loss) else math.nan
+        with torch.no_grad():
+            row |= {name: watch(self.net) for name, watch in self.record.watch.items()}
+        # Only now, so that a watch that is interrupted leaves no row behind that is cut short.
+        while self.pending and self.pending[0] <= time * (1.0 + 1e-12):
+            self.pending.pop(0)
+        self.times.append(time)
+        for name, value in row.items():
+            self._add(name, value)
+        if self.record.snapshots:
+            for name, part in self.net.named_parameters():
+                self.kept.setdefault(name, []).append(part.detach().clone())
+        return loss
+
+    @property
+    def losses(self) -> list[float]:
+        """The losses recorded so far."""
+        return [float(loss) for loss in self.rows.get("loss", [])]
+
+    def state(self) -> dict[str, Tensor]:
+        """What was recorded so far, as tensors by name."""
+        tensors = {"times": torch.tensor(self.times, dtype=torch.float64)}
+        for kind, rows in (("values", self.rows), ("snapshots", self.kept)):
+            tensors |= {f"{kind}/{name}": torch.stack(part) for name, part in rows.items()}
+        return tensors
+
+    def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        self.times = tensors["times"].tolist()
+        for kind, rows in (("values", self.rows), ("snapshots", self.kept)):
+            for name, part in tensors.items():
+                if name.startswith(f"{kind}/"):
+                    rows[name.removeprefix(f"{kind}/")] = list(part)
+        last = self.times[-1] if self.times else -math.inf
+        self.pending = [time for time in self.pending if time > last]
+
+    def start(self) -> None:
+        """Record at time 0; where the loss is not finite even there, nothing can be trained."""
+        if not math.isfinite(self.note(0.0)):
+            advice = "the loss is not finite at the start; make the weights or the data smaller"
+            raise self.diverged(0.0, advice)
+
+    def finish(self, **info: Any) -> Trajectory:
+        """The trajectory of everything recorded."""
+        return Trajectory(
+            times=torch.tensor(self.times, dtype=torch.float64),
+            values={name: torch.stack(rows) for name, rows in self.rows.items()},
+            snapshots={name: torch.stack(rows) for name, rows in self.kept.items()},
+            info={"loss": self.loss.name, "reduction": self.loss.reduction, **info},
+        )
+
+    def diverged(self, time: float, advice: str, **info: Any) -> DivergenceError:
+        """The error to raise when the loss is not finite any more."""
+        trajectory = self.finish(converged=False, reached=time, **info)
+        return DivergenceError(f"training diverged at time {time:g}: {advice}", trajectory)
+
+    def _add(self, name: str, value: Tensor | float) -> None:
+        row = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()
+        self.rows.setdefault(name, []).append(row)
