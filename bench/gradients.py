@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from extremal import data, models, train
-from extremal.train.fused import descend
+from extremal.train.optimisers import descend
 
 SETTINGS = {"dim": 1000, "width": 2000, "batch": 100, "p": [1.0, 3.0], "init": 1e-7, "repeats": 15}
 

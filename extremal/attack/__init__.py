@@ -2,14 +2,21 @@
 
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
-from extremal.attack.attack_result import AttackResult, worst
+from extremal.attack.adapters.unit_box import Flat, as_classes, as_module
+from extremal.attack.attack_result import AttackResult, AttackViolation, verified, worst
 from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import Ball
-from extremal.attack.curve import AccuracyCurve, Attack, accuracy_curve, everything, published
-from extremal.attack.ensemble import minimal, run
+from extremal.attack.ensemble import (
+    AccuracyCurve,
+    Attack,
+    accuracy_curve,
+    everything,
+    minimal,
+    published,
+    run,
+)
 from extremal.attack.fab import boundary
 from extremal.attack.gradient_free_search import random_search
-from extremal.attack.guided import Guided, guided
 from extremal.attack.mixture_rays import (
     along,
     average_direction,
@@ -17,9 +24,7 @@ from extremal.attack.mixture_rays import (
     known_clusters,
     structured,
 )
-from extremal.attack.modules import Flat, as_classes, as_module
-from extremal.attack.projected_gradient_descent import pgd, published_pgd, radii_pgd
-from extremal.attack.recheck import AttackViolation, verified
+from extremal.attack.projected_gradient_descent import Guided, guided, pgd, published_pgd, radii_pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
 

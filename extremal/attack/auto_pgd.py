@@ -11,12 +11,17 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import AttackResult
-from extremal.attack.auto_pgd_ascent import Rule, Task, ascend
+from extremal.attack.attack_result import (
+    BATCH,
+    AttackResult,
+    batches,
+    check_ball,
+    check_points,
+    verified,
+)
+from extremal.attack.auto_pgd_ascent import Momentum, Rule, Sparse, Task, ascend
 from extremal.attack.ball import Ball
 from extremal.attack.objectives import OBJECTIVES, likely_targets
-from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
-from extremal.attack.rules import Momentum, Sparse
 from extremal.attack.surrogate import clearly_broken, search_copy
 from extremal.models import output_margins
 

@@ -1,4 +1,7 @@
-"""Where an attack may go: a norm ball around each point, perhaps cut by a box."""
+"""Where an attack may go: a norm ball around each point, perhaps cut by a box.
+
+Random perturbations in a ball, uniform where there is no box.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,41 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.attack import linear_problems, projection, uniform
+from extremal.attack import linear_problems, projection
 from extremal.attack.projection import Bounds
 from extremal.data.dataset import Box
+
+
+def draw_linf(like: Tensor, radius: Tensor, bounds: Bounds | None, g: torch.Generator) -> Tensor:
+    """Uniform in the cube of half-width `radius`, cut by the bounds: still uniform with a box."""
+    share = torch.rand(like.shape, generator=g, device=g.device, dtype=like.dtype).to(like.device)
+    high = radius.to(like.dtype).expand_as(like)
+    low = -high
+    if bounds is not None:
+        low, high = torch.maximum(low, bounds[0]), torch.minimum(high, bounds[1])
+    return low + share * (high - low)
+
+
+def draw_l2(like: Tensor, radius: Tensor, bounds: Bounds | None, g: torch.Generator) -> Tensor:
+    """radius u^(1/dim) z/||z||, z normal and u uniform: uniform in the ball, the box ignored."""
+    n, dim = like.shape
+    z = torch.randn(n, dim, generator=g, device=g.device, dtype=like.dtype).to(like.device)
+    u = torch.rand(n, 1, generator=g, device=g.device, dtype=torch.float64).to(like.device)
+    length: Tensor = radius * u ** (1.0 / dim) / torch.linalg.vector_norm(z, dim=1, keepdim=True)
+    return z * length.to(like.dtype)
+
+
+def draw_l1(like: Tensor, radius: Tensor, bounds: Bounds | None, g: torch.Generator) -> Tensor:
+    """radius s_i e_i / (e_0 + ... + e_dim), e exponential, s random signs: uniform in the ball.
+
+    The box is ignored, as in `draw_l2`.
+    """
+    n, dim = like.shape
+    e = torch.empty(n, dim + 1, device=g.device, dtype=like.dtype).exponential_(generator=g)
+    signs = torch.randint(2, (n, dim), generator=g, device=g.device) * 2 - 1
+    e, signs = e.to(like.device), signs.to(like.device)
+    return e[:, 1:] * signs * (radius / e.sum(1, keepdim=True)).to(like.dtype)
+
 
 NORMS = ("l1", "l2", "linf")
 
@@ -24,7 +59,7 @@ _MAXIMUM = {
     "l2": linear_problems.maximum_l2,
     "linf": linear_problems.maximum_linf,
 }
-_DRAW = {"l1": uniform.draw_l1, "l2": uniform.draw_l2, "linf": uniform.draw_linf}
+_DRAW = {"l1": draw_l1, "l2": draw_l2, "linf": draw_linf}
 
 # A coordinate with less room than this share of the radius counts as blocked by the box: rounding
 # leaves about 1e-7 of it in float32, and a steepest step must not go on pushing there.

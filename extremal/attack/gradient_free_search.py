@@ -7,10 +7,16 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import AttackResult
+from extremal.attack.attack_result import (
+    BATCH,
+    AttackResult,
+    batches,
+    check_ball,
+    check_points,
+    verified,
+)
 from extremal.attack.ball import Ball
 from extremal.attack.projection import ORDERS
-from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.surrogate import clearly_broken, search_copy
 from extremal.models import margin
 

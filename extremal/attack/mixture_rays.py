@@ -9,9 +9,16 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack.attack_result import AttackResult, worst
+from extremal.attack.attack_result import (
+    BATCH,
+    AttackResult,
+    batches,
+    check_ball,
+    check_points,
+    verified,
+    worst,
+)
 from extremal.attack.ball import Ball
-from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
 from extremal.attack.surrogate import clearly_broken, search_copy
 from extremal.data import Clusters, Dataset
 from extremal.models import margin

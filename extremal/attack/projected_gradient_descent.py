@@ -1,23 +1,152 @@
-"""Projected gradient descent on the margin."""
+"""Projected gradient descent on the margin.
+
+The loop of projected gradient descent, for whatever margin it is given.
+
+Attacks that are led by a representation: toward what it sees of points of another class.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import CLEAN, AttackResult
+from extremal.attack.attack_result import (
+    BATCH,
+    CLEAN,
+    AttackResult,
+    batches,
+    check_ball,
+    check_points,
+    checked_norms,
+    verified,
+)
 from extremal.attack.ball import Ball
-from extremal.attack.descent import Active, Look, descend
-from extremal.attack.problem import Problem, problem
-from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
-from extremal.attack.surrogate import search_copy
-from extremal.models import Shallow, best_gap, double, is_shallow, margin_gradient
+from extremal.attack.surrogate import Problem, clearly_broken, problem, search_copy
+from extremal.models import (
+    Shallow,
+    best_gap,
+    double,
+    gap_gradient,
+    is_shallow,
+    margin_gradient,
+    represented,
+)
+
+# From points (n, dim) and what says which class is theirs: margins (n,), and gradients (n, dim).
+Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+@dataclass(frozen=True, eq=False)
+class Active:
+    """Points that are being attacked, and where they are."""
+
+    x: Tensor
+    y: Tensor
+    ball: Ball
+    delta: Tensor
+    length: Tensor  # (n, 1): of a step
+
+    def take(self, rows: Tensor | slice) -> Active:
+        """The chosen points."""
+        ball = self.ball.take(rows)
+        return Active(self.x[rows], self.y[rows], ball, self.delta[rows], self.length[rows])
+
+    def moved(self, delta: Tensor, keep: Tensor) -> Active:
+        """The points to keep, at their new perturbations."""
+        there = replace(self, delta=delta)
+        return there if bool(keep.all()) else there.take(keep)
+
+
+def descend(look: Look, now: Active, steps: int) -> tuple[Tensor, Tensor]:
+    """The perturbations (n, dim) of least margin along the descent, and those margins (n,).
+
+    A point leaves once it is clearly broken, stands still, or goes round in a circle: once it is
+    back where it was at the last step whose number is a power of two (Brent's test). Rounding does
+    that to a descent which has arrived.
+    """
+    best = now.delta.clone()
+    lowest = torch.full_like(now.x[:, 0], torch.inf)
+    rows = torch.arange(len(best), device=best.device)
+    enough, mark = None, now.delta
+    for number in range(steps):
+        value, gradient = look(now.x + now.delta, now.y)
+        enough = clearly_broken(value) if enough is None else enough
+        _note(best, lowest, rows, value, now.delta)
+        delta = _step(now, gradient)
+        moves = (delta != now.delta).any(1) & (delta != mark).any(1)
+        keep = (value > enough) & moves
+        if not bool(keep.any()):
+            return best, lowest
+        now, rows, enough, mark = now.moved(delta, keep), rows[keep], enough[keep], mark[keep]
+        if number & (number + 1) == 0:
+            mark = now.delta
+    _note(best, lowest, rows, look(now.x + now.delta, now.y)[0], now.delta)
+    return best, lowest
+
+
+def _step(now: Active, gradient: Tensor) -> Tensor:
+    downward = -torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
+    open_part = now.ball.unblocked(downward, now.delta, now.x)
+    return now.ball.project(now.delta + now.length * now.ball.steepest(open_part), now.x)
+
+
+def _note(best: Tensor, lowest: Tensor, rows: Tensor, value: Tensor, delta: Tensor) -> None:
+    """Keep the perturbations whose margin is less than any before, in place."""
+    better = value < lowest[rows]
+    lowest[rows[better]] = value[better]
+    best[rows[better]] = delta[better]
+
+
+_TRAVEL = 3.0  # the length of all steps together, in radii
+
+
+@dataclass(frozen=True, eq=False)
+class Guided:
+    """Where a guide has led points, and how much nearer in its representation, in float64."""
+
+    x_adv: Tensor  # (n, dim), in the ball and the box
+    gap: Tensor  # (n,): ||G(x_adv) - G(z)||
+    start: Tensor  # (n,): ||G(x) - G(z)||
+
+
+def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: int = 40) -> Guided:
+    """Minimise ||G(x + d) - G(z)||_2 over the ball, by PGD, for points x and `wanted` z (n, dim).
+
+    G is the `guide`, such as a network's `models.Representation`. Where the z are points of a
+    target class this is a targeted attack that no network's labels take part in. With G of a
+    network trained as usual it is our NRF-PGD, with that of an adversarially trained one RF-PGD:
+    Li & Li 2025, Table 2, gives the names and no formula. d starts at zero; each step goes along
+    the steepest descent of the ball's norm, with lengths that fall evenly to zero and add up to
+    three radii. The point of least gap is returned; norm and box are checked in float64.
+    """
+    check_ball(ball)
+    _check.matrix("x", x)
+    _check.matrix("wanted", wanted, columns=x.shape[1])
+    _check.require(len(wanted) == len(x), "wanted", f"have {len(x)} points", len(wanted))
+    total = _check.integer("steps", steps, minimum=1)
+    aim = represented(guide, wanted)
+    longest = 2.0 * _TRAVEL / (total + 1) * ball.radii(x).to(x.dtype).unsqueeze(1)
+    delta = best = torch.zeros_like(x)
+    least = torch.full_like(aim[:, 0], torch.inf)
+    for step in range(total + 1):
+        gap, gradient = gap_gradient(guide, x + delta, aim)
+        best = torch.where((gap < least).unsqueeze(1), delta, best)
+        least = torch.minimum(gap, least)
+        move = ball.steepest(ball.unblocked(-gradient, delta, x))
+        delta = ball.project(delta + (1 - step / total) * longest * move, x)
+    x_adv = ball.land(best, x)
+    checked_norms(x, x_adv, ball, "guided")
+    twin = double(guide)
+    seen = [represented(twin, points.double()) for points in (x_adv, x, wanted)]
+    gap, start = (torch.linalg.vector_norm(own - seen[2], dim=1) for own in seen[:2])
+    return Guided(x_adv, gap, start)
+
 
 Told = Callable[[int], None]  # of how many points are done
 

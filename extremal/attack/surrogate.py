@@ -1,11 +1,140 @@
-"""What searches share: the network they look at, and when a point counts as broken by them."""
+"""What searches share: the network they look at, and when a point counts as broken by them.
+
+A shallow network and points to attack, in the fewest coordinates that lose nothing.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
-from extremal.models import PReLUNet, double
+from extremal.attack.ball import Ball
+from extremal.models import (
+    PReLUNet,
+    Preparation,
+    Shallow,
+    core,
+    double,
+    read_like,
+    reductions,
+    shallow,
+)
+
+_FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32
+_COARSE = 1e-3  # what exploring may, where it leaves far fewer neurons
+_MANY = 200  # neurons from which on fewer are looked for
+_RANK = 1e-10  # relative to the largest singular value
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Points x (n, dim') with their own outputs, and where each may go.
+
+    For l2 without a box the coordinates are those of the neurons' span (`basis`), and one more, if
+    inputs are normalised, for what a point has outside of it (`beyond`): f depends on nothing else,
+    and norms are the same. Else they are the points' own.
+    """
+
+    form: Shallow
+    x: Tensor
+    own: Tensor  # (n, C) bool
+    ball: Ball
+    fine: nn.Module  # the network `form` is of, but not a coarse one
+    basis: Tensor | None = None  # (r, dim)
+    beyond: Tensor | None = None  # (n, dim) unit rows, or zero
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def widest(self) -> int:
+        """The number of neurons or of coordinates, whichever is larger."""
+        return max(self.x.shape[1], len(self.form.directions))
+
+    def take(self, rows: Tensor) -> Problem:
+        """The problem of the chosen points."""
+        beyond = None if self.beyond is None else self.beyond[rows]
+        ball = self.ball.take(rows)
+        return replace(self, x=self.x[rows], own=self.own[rows], ball=ball, beyond=beyond)
+
+    def lift(self, delta: Tensor) -> Tensor:
+        """Perturbations of all points in the coordinates of the data."""
+        if self.basis is None:
+            return delta
+        if self.beyond is None:
+            return delta @ self.basis
+        return delta[:, :-1] @ self.basis + delta[:, -1:] * self.beyond
+
+    def enough(self) -> Tensor:
+        """The margin (n,) at which a point counts as broken by a search in this dtype."""
+        return clearly_broken(self.form.margins(self.x, self.own))
+
+
+def problem(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    *,
+    coarse: bool = False,
+    whole: bool = False,
+) -> Problem:
+    """The search problem for a network that has a `Shallow` form.
+
+    With `coarse` the network may be changed by a thousandth, where that leaves few neurons; with
+    `whole` none of them is left out, for points where the others are silent.
+    """
+    fine, coarser = (net, net) if whole else _effective(net)
+    form = shallow(coarser if coarse else fine, x.dtype)
+    assert form is not None
+    own = form.own(y)
+    plain = ball.norm == "l2" and ball.box is None
+    if not plain or isinstance(form.preparation.scale, Tensor):
+        return Problem(form, x, own, ball, fine)
+    basis = _span(form.directions)
+    normalised = form.preparation.normalize > 0.0
+    if len(basis) + normalised >= form.dim:
+        return Problem(form, x, own, ball, fine)
+    center = form.preparation.center
+    moved = x if center is None else x - center
+    inside = moved @ basis.T
+    directions = form.directions @ basis.T
+    preparation = Preparation(form.preparation.scale, None, form.preparation.normalize)
+    beyond = None
+    if normalised:
+        outside = moved - inside @ basis
+        length = torch.linalg.vector_norm(outside, dim=1, keepdim=True)
+        beyond = outside / torch.where(length > 0, length, 1.0)
+        inside = torch.cat([inside, length], 1)
+        directions = nn.functional.pad(directions, (0, 1))
+    small = replace(form, directions=directions, preparation=preparation)
+    return Problem(small, inside, own, ball, fine, basis, beyond)
+
+
+def _effective(net: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The network without neurons that do not matter to a search in float32, and a coarser one.
+
+    The coarser one differs by a thousandth, if it is far smaller for it, or is the first.
+    """
+    inner = core(net)
+    if inner.hidden_bias is not None:
+        return net, net
+    made = reductions(inner, (_FINE, _COARSE))
+    fine = coarse = next(made)
+    if fine.width > _MANY:
+        fewer = next(made)
+        coarse = fewer if 8 * fewer.width < fine.width else fine
+    return read_like(fine, net), read_like(coarse, net)
+
+
+def _span(directions: Tensor) -> Tensor:
+    """An orthonormal basis (r, dim) of the rows' span."""
+    _, s, v = torch.linalg.svd(directions.double(), full_matrices=False)
+    rank = max(1, int((s > _RANK * s[0]).sum()))  # where all neurons are zero, any direction
+    return v[:rank].to(directions.dtype)
+
 
 _SEARCH_TOLERANCE = 1e-7  # about the rounding of a search in float32
 

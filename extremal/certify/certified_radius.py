@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack import Ball, shortest
+from extremal.attack.attack_result import batches, check_points
 from extremal.attack.ball import NORMS
-from extremal.attack.recheck import batches, check_points
-from extremal.certify.boxed import boxed_radii
 from extremal.certify.l2_radius import bisected_radii, held_radii, l2_task, tight_radii
+from extremal.certify.linear_bounds import boxed_radii
 from extremal.certify.lipschitz import lipschitz_radii
 from extremal.certify.reduced_networks import FEW, StandIn, shared_out, stand_ins
 from extremal.data.dataset import Box

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal.attack.attack_result import check_points
 from extremal.attack.ball import Ball
-from extremal.attack.nearest import nearest
+from extremal.attack.linear_problems import nearest
 from extremal.attack.projection import Bounds
-from extremal.attack.recheck import check_points
 from extremal.data.dataset import Box
 from extremal.models import PReLUNet, Shallow, best_gap, shallow
 

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.dual_ascent import first_bound, raised
-from extremal.certify.even import even_bound
-from extremal.certify.l2_problem import Pairs, Points, points
+from extremal.certify.dual_ascent import first_bound, raised, sliced
+from extremal.certify.l2_problem import Move, Pairs, Points, descend, points, rest, value
 from extremal.certify.largest import largest
 from extremal.certify.linear_bounds import linear_bound
-from extremal.certify.move import Move, descend, rest, value
+from extremal.certify.parabolas import even_bound
 from extremal.certify.reduced_networks import StandIn
-from extremal.certify.slices import sliced
 from extremal.models.activations import relu_power
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound on M must exceed

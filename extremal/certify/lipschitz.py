@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.certify.l2_problem import Pairs
-from extremal.certify.move import Move
-from extremal.certify.norm_term import span_of_squares
+from extremal.certify.l2_problem import Move, Pairs, span_of_squares
 from extremal.models.activations import relu_power, relu_power_with_slope
 
 # The largest slope of each activation; GELU's is at sqrt(2).

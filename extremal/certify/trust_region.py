@@ -11,9 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.l2_problem import Pairs
-from extremal.certify.move import Move, blur
-from extremal.certify.quadratic import Parabola
+from extremal.certify.l2_problem import Move, Pairs, blur
+from extremal.certify.parabolas import Parabola
 
 NEGLIGIBLE = 0.001  # of t: bends that are left out
 LEAST = 1e-6  # of the largest bend: t below it leaves mostly rounding

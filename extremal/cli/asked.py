@@ -13,13 +13,13 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal.attack.attack_result import BATCH, batches
 from extremal.attack.ball import NORMS
-from extremal.attack.recheck import BATCH, batches
 from extremal.certify.certified_radius import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import Dataset
-from extremal.data.table import TABLE
-from extremal.evaluate.plain import plain_box
+from extremal.data.named_datasets import TABLE
+from extremal.evaluate.robustness import plain_box
 from extremal.models import double, load, output_margins
 
 ModelArgument = Annotated[

@@ -27,9 +27,8 @@ from extremal.cli.asked import (
     say,
 )
 from extremal.cli.points import Points
-from extremal.evaluate.plain import finite_or_none
-from extremal.evaluate.robustness_curve import usual_radii, wilson
-from extremal.evaluate.words import cell
+from extremal.evaluate.robustness import finite_or_none
+from extremal.evaluate.robustness_curve import cell, usual_radii, wilson
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 

@@ -14,9 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from extremal import _check, data
-from extremal.data.fetching.download import cache_folder
-from extremal.data.sources import File
-from extremal.data.table import TABLE
+from extremal.data.fetching.download import File, cache_folder
+from extremal.data.named_datasets import TABLE
 
 
 def _names(incomplete: str) -> list[str]:

@@ -30,7 +30,7 @@ from extremal.cli.asked import (
 )
 from extremal.cli.certify import certify_model
 from extremal.evaluate import Robustness
-from extremal.evaluate.plain import finite_or_none
+from extremal.evaluate.robustness import finite_or_none
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="A folder for the numbers and the figure.")

@@ -9,8 +9,8 @@ import torch
 
 from extremal import _check
 from extremal.data import Dataset, load, load_features
-from extremal.data.features import KINDS
-from extremal.data.table import TABLE
+from extremal.data.named_datasets import TABLE
+from extremal.data.user_files import KINDS
 
 SPLITS = ("train", "test")
 _BOX = "be none, or low,high such as 0,1"

@@ -15,7 +15,7 @@ from extremal._files import write_whole
 from extremal.cli.asked import JsonOption, say
 from extremal.cli.points import read_file
 from extremal.data import Dataset
-from extremal.data.table import TABLE
+from extremal.data.named_datasets import TABLE
 from extremal.measure import Separation
 from extremal.measure.nearest_neighbours import NORMS
 

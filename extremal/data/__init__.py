@@ -1,16 +1,19 @@
 """Where data come from: sources that sample or load a `Dataset`."""
 
 from extremal.data.dataset import Dataset
-from extremal.data.features import load_features
 from extremal.data.fetching.download import DataError
 from extremal.data.gaussian_clusters import Clusters, correlated_centers, random_centers
-from extremal.data.manifold import ManifoldCells
 from extremal.data.named_datasets import load, published_split
-from extremal.data.orthogonal import OrthogonalClusters
-from extremal.data.orthonormal_mixture import OrthonormalMixture
+from extremal.data.orthonormal_mixture import OrthogonalClusters, OrthonormalMixture
 from extremal.data.patch_data import Patches
-from extremal.data.separated_sets import LatticeCells, separated_points
-from extremal.data.user_files import ImageFolder, image_folder, load_folder, load_split
+from extremal.data.separated_sets import LatticeCells, ManifoldCells, separated_points
+from extremal.data.user_files import (
+    ImageFolder,
+    image_folder,
+    load_features,
+    load_folder,
+    load_split,
+)
 
 __all__ = [
     "Clusters",

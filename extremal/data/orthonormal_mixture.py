@@ -1,13 +1,88 @@
-"""The data distribution of Min & Vidal 2024: Gaussians around orthonormal subclass centres."""
+"""The data distribution of Min & Vidal 2024: Gaussians around orthonormal subclass centres.
+
+The data distribution of Li et al. 2025: clusters around long orthogonal features, unit noise.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from extremal import _check
 from extremal.data.dataset import Dataset
-from extremal.data.gaussian_clusters import Clusters
+from extremal.data.gaussian_clusters import Clusters, correlated_centers
+
+
+class OrthogonalClusters(Clusters):
+    """Balanced clusters x = mu_j + N(0, sigma^2 I), ||mu_j|| = sqrt(dim), in two classes.
+
+    The first `positive` clusters (J_+) have y = +1, the `negative` others (J_-) y = -1. Li, Pan,
+    Lyu & Li 2025; the fine label of a point, its cluster, is its `group`.
+
+    `norms` (K,) replaces the features' length, in units of sqrt(dim), and `cosine` makes them
+    nearly orthogonal, with one inner product for all pairs. They lie along the first axes, or, with
+    a `generator`, in a random position (the Q factor of a Gaussian matrix).
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        positive: int,
+        negative: int,
+        sigma: float = 1.0,
+        *,
+        norms: Sequence[float] | None = None,
+        cosine: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        _check.integer("dim", dim, minimum=2)
+        self.positive = _check.integer("positive", positive, minimum=1)
+        self.negative = _check.integer("negative", negative, minimum=1)
+        self.sigma = _check.number("sigma", sigma, minimum=0.0)
+        count = self.positive + self.negative
+        _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
+        self.cosine = _check.number("cosine", cosine)
+        self.norms = _lengths(norms, count)
+        unit = correlated_centers(dim, count, cosine)[:, :count]
+        axes = orthonormal(count, dim, generator)
+        labels = torch.where(torch.arange(count) < self.positive, 1, -1)
+        features = math.sqrt(dim) * self.norms.unsqueeze(1) * (unit @ axes)
+        super().__init__(features, labels, self.sigma)
+
+    def __repr__(self) -> str:
+        return (
+            f"OrthogonalClusters(dim={self.dim}, positive={self.positive}, "
+            f"negative={self.negative}, sigma={self.sigma:g})"
+        )
+
+    def orthonormal(self) -> OrthonormalMixture:
+        """The same distribution in the scaling of Min & Vidal 2024, of x / sqrt(dim).
+
+        sigma becomes the spread alpha, since N(0, sigma^2 I) / sqrt(dim) has alpha^2/dim a
+        coordinate, and an l2 radius r becomes r / sqrt(dim): sqrt(d/k) is their 1/sqrt(K), and
+        sqrt(d/2) their sqrt(2)/2. For orthogonal features of equal length along the axes alone:
+        that mixture takes no basis, so that there is none for features in a random position.
+        """
+        unit = self.centers / math.sqrt(self.dim)
+        axes = torch.eye(self.count, self.dim, dtype=torch.float64)
+        plain = torch.allclose(unit, axes, rtol=0.0, atol=1e-12)
+        rule = "lie along the first axes with length sqrt(dim) (no generator, norms or cosine)"
+        _check.require(plain, "features", rule, self)
+        return OrthonormalMixture(self.dim, self.positive, self.negative, self.sigma)
+
+
+def _lengths(norms: Sequence[float] | None, count: int) -> Tensor:
+    if norms is None:
+        return torch.ones(count, dtype=torch.float64)
+    rule = f"hold {count} numbers > 0, one for each cluster"
+    _check.instance("norms", norms, Sequence, rule)
+    _check.require(len(norms) == count, "norms", rule, len(norms))
+    return torch.tensor(
+        [_check.number("norms", norm, above=0.0) for norm in norms], dtype=torch.float64
+    )
 
 
 class OrthonormalMixture(Clusters):

@@ -18,7 +18,7 @@ from extremal.certify.lipschitz import is_chain
 from extremal.data import Dataset
 from extremal.evaluate import health_checks
 from extremal.evaluate.evaluation_task import Task
-from extremal.evaluate.probes import checked
+from extremal.evaluate.health_checks import checked
 from extremal.evaluate.robustness import Robustness
 from extremal.evaluate.robustness_curve import checked_radii
 from extremal.models import is_shallow

@@ -1,4 +1,7 @@
-"""What is known of a network's robustness: for each point a radius from below and from above."""
+"""What is known of a network's robustness: for each point a radius from below and from above.
+
+Numbers, radii and boxes as JSON has them: without infinities, NaN and tensors.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,8 @@ from extremal import _check
 from extremal._files import as_path, read_whole, write_whole
 from extremal.attack.ball import Ball
 from extremal.data.dataset import Box
-from extremal.evaluate import words
+from extremal.evaluate import robustness_curve
 from extremal.evaluate.health_checks import HealthWarning
-from extremal.evaluate.plain import infinities, nulls, plain_box, read_box
 from extremal.evaluate.robustness_curve import (
     Gap,
     RobustnessCurve,
@@ -26,6 +28,40 @@ from extremal.evaluate.robustness_curve import (
     usual_radii,
     wilson,
 )
+
+
+def finite_or_none(value: float) -> float | None:
+    """The number, or None for NaN and infinity."""
+    return value if math.isfinite(value) else None
+
+
+def nulls(values: Tensor) -> list[float | None]:
+    """Numbers (n,) with None for the infinite ones."""
+    return [finite_or_none(value) for value in values.tolist()]
+
+
+def infinities(values: Sequence[float | None]) -> Tensor:
+    """What `nulls` was made of, (n,) in float64."""
+    known = [math.inf if value is None else value for value in values]
+    return torch.tensor(known, dtype=torch.float64)
+
+
+def plain_box(box: Box | None) -> list[float | list[float]] | None:
+    """A box as two numbers, or as two lists with one for each coordinate."""
+    if box is None:
+        return None
+    return [end.tolist() if isinstance(end, Tensor) else float(end) for end in box]
+
+
+def read_box(box: Any) -> Box | None:
+    """What `plain_box` was made of, tensors in float64."""
+    if box is None:
+        return None
+    low, high = box
+    if isinstance(low, list):
+        return torch.tensor(low, dtype=torch.float64), torch.tensor(high, dtype=torch.float64)
+    return float(low), float(high)
+
 
 SLACK = 1e-6  # by which rounding may put a certified radius above an attacked one, as a share
 _FORMAT = "extremal-robustness-1"
@@ -134,11 +170,13 @@ class Robustness:
     def headline(self, radius: float) -> str:
         """Robust accuracy at a radius in one sentence, see `words.headline`."""
         curve = self.curve([radius])
-        return words.headline(curve, self.gap, certified=self.certified, sampled=self.sampled)
+        return robustness_curve.headline(
+            curve, self.gap, certified=self.certified, sampled=self.sampled
+        )
 
     def table(self, radii: Sequence[float] | None = None) -> str:
         """The curve as plain text, one line for each radius."""
-        return words.table(self.curve(radii), sampled=self.sampled)
+        return robustness_curve.table(self.curve(radii), sampled=self.sampled)
 
     def to_frame(self) -> dict[str, list[Any]]:
         """The points as a dict of columns, which `pandas.DataFrame` takes as it is."""

@@ -2,18 +2,19 @@
 
 from extremal.measure.accuracies import accuracy, accuracy_by_group, correct
 from extremal.measure.class_separation import Separation, separation
-from extremal.measure.fixed_points import ExtremalDirections, extremal_directions
 from extremal.measure.classifier_distance import Distance, Supremum, distance, supremum
+from extremal.measure.fixed_points import ExtremalDirections, extremal_directions
 from extremal.measure.max_margin_kkt import KKT, kkt_residual, normalized_margin
 from extremal.measure.neuron_alignment import (
     Following,
+    PatchFeatures,
     balancedness,
     contributions,
     cosines,
     following,
+    patch_features,
     stable_rank,
 )
-from extremal.measure.patches import PatchFeatures, patch_features
 from extremal.measure.representation_inversion import Inversion, invert
 from extremal.measure.weight_decomposition import (
     Averaging,

@@ -1,21 +1,145 @@
-"""Margins along training: the normalised margin, and how far it is from being the largest."""
+"""Margins along training: the normalised margin, and how far it is from being the largest.
+
+A network's margins as constraints: values, gradients in the parameters, and inner products.
+
+Constraints are g_i = y_i f(x_i), or g_it = f_y(x_i) - f_t(x_i), t != y, with several outputs.
+A combination of their gradients is told by cotangents (n, outputs): the gradient of
+sum_io cotangent_io f_o(x_i). Networks are float64 and have no biases.
+
+The point of a cone nearest to a vector: non-negative least squares, told by inner products.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.measure.cone import nearest_in_cone
-from extremal.measure.constraints import Parts, cotangents, gaps, gradient, inner_products
-from extremal.models import PReLUNet, double, margin
+from extremal.models import PReLUNet, double, margin, polar
+from extremal.models.activations import relu_power_with_slope
 
+Parts = Mapping[str, Tensor]
 _BATCH = 2048
+
+
+def gaps(net: PReLUNet, data: Dataset) -> Tensor:
+    """The constraints' values: (n, 1), or (n, outputs) with infinity at each point's own label."""
+    y = _check.labels("data.y", data.y, count=len(data), outputs=net.outputs)
+    with torch.no_grad():
+        out = torch.cat([net(x.double()) for x in data.x.split(_BATCH)])
+    if net.outputs == 1:
+        return (y * out).unsqueeze(1)
+    own = nn.functional.one_hot(y, net.outputs).bool()
+    return (out[own].unsqueeze(1) - out).masked_fill(own, torch.inf)
+
+
+def cotangents(weights: Tensor, y: Tensor) -> Tensor:
+    """Those of sum weights_it g_it; weights have the shape of `gaps` and are 0 at the own label."""
+    if weights.shape[1] == 1:
+        return y.unsqueeze(1) * weights
+    own = nn.functional.one_hot(y, weights.shape[1])
+    return own * weights.sum(1, keepdim=True) - weights
+
+
+def gradient(
+    net: PReLUNet, x: Tensor, cotangent: Tensor, names: Iterable[str]
+) -> dict[str, Tensor]:
+    """The gradient of the combination in the named parameters, in batches."""
+    total: dict[str, Tensor] = {}
+    for some, weight in zip(x.split(_BATCH), cotangent.split(_BATCH), strict=True):
+        found = net.parameter_gradient(some.double(), weight)
+        for name in names:
+            part = getattr(found, name)
+            total[name] = total[name] + part if name in total else part
+    return total
+
+
+def inner_products(
+    net: PReLUNet, x: Tensor, cotangent: Tensor, ray: Parts
+) -> tuple[Tensor, Tensor]:
+    """Inner products of m single gradients with each other (m, m) and with `ray` (m,).
+
+    Over the parameters that `ray` names, and without forming the gradients, which have width * dim
+    entries each. With q = cotangent @ votes, r = relu(<z, u_j>): the gradient in w_j is
+    q_j (p r^(p-1) z - (p-1) r^p u_j), and since r^(p-1) <z, u_j> = r^p, two of them have the inner
+    product q_j q'_j (p^2 (r r')^(p-1) <z, z'> - (p^2 - 1) (r r')^p).
+    """
+    with torch.no_grad():
+        u = polar(net).directions
+        z = net.preparation(x.double())
+        power, slope = relu_power_with_slope(z @ u.T, net.p)  # (m, width)
+        q = cotangent @ net.votes
+        gram, along = z.new_zeros(len(x), len(x)), z.new_zeros(len(x))
+        if "neurons" in ray:
+            bent, radial = q * slope, q * power
+            gram += (bent @ bent.T) * (z @ z.T) - (net.p**2 - 1.0) * (radial @ radial.T)
+            along += (bent * (z @ ray["neurons"].T)).sum(1)
+            along -= (net.p - 1.0) * (radial @ (u * ray["neurons"]).sum(1))
+        if "votes" in ray:
+            hidden = power * torch.linalg.vector_norm(net.neurons, dim=1)
+            gram += (cotangent @ cotangent.T) * (hidden @ hidden.T)
+            along += ((cotangent @ ray["votes"]) * hidden).sum(1)
+    return gram, along
+
+
+_COSINE = 1e-7  # gradients at a smaller cosine with the residual count as perpendicular to it
+
+
+def nearest_in_cone(gram: Tensor, inner: Tensor) -> Tensor:
+    """The c >= 0 (m,) that minimises ||t - sum_a c_a u_a|| for unit vectors u_a and a unit t.
+
+    `gram` (m, m) holds <u_a, u_b> and `inner` (m,) holds <u_a, t>, in float64: the vectors
+    themselves may be too long to keep. The active-set method of Lawson & Hanson (1974, Chapter 23)
+    on the normal equations. It stops where no u_a has <u_a, residual> > 1e-7, or where the best of
+    those depends on the chosen ones to rounding: the squared distance is then within
+    2e-7 sum_a c*_a of the least one, by convexity, with c* the minimiser.
+    """
+    c = torch.zeros_like(inner)
+    chosen = torch.zeros_like(inner, dtype=torch.bool)
+    barred = chosen.clone()
+    for _ in range(10 * len(inner)):
+        slack = torch.where(chosen | barred, -torch.inf, inner - gram @ c)
+        if not len(slack) or float(slack.max()) <= _COSINE:
+            break
+        new = int(slack.argmax())
+        chosen[new] = True
+        if not _descend(c, chosen, gram, inner, new):
+            chosen[new], barred[new] = False, True
+            continue
+        barred.zero_()
+    return c
+
+
+def _descend(c: Tensor, chosen: Tensor, gram: Tensor, inner: Tensor, new: int) -> bool:
+    """Move c to the least-squares point of the chosen vectors, dropping those that would turn < 0.
+
+    False, with nothing changed, where the new vector depends on the others to rounding or where
+    rounding gives it no positive weight.
+    """
+    while True:
+        index = chosen.nonzero().squeeze(1)
+        factor, failed = torch.linalg.cholesky_ex(gram[index][:, index])
+        if int(failed) and c[new] == 0.0:
+            return False
+        wanted = torch.cholesky_solve(inner[index].unsqueeze(1), factor).squeeze(1)
+        if c[new] == 0.0 and not float(wanted[index == new]) > 0.0:
+            return False
+        bad = wanted <= 0.0
+        if not bool(bad.any()):
+            c.zero_()
+            c[index] = wanted
+            return True
+        now = c[index]
+        share = float((now[bad] / (now[bad] - wanted[bad])).min())
+        moved = now + share * (wanted - now)
+        moved[bad & (moved <= 1e-14 * moved.max())] = 0.0
+        c[index] = moved
+        chosen &= c > 0.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +193,7 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
 
     The refined ones make eps least over the cone of the gradients of the `support` smallest
     constraints and, unless these are all, of h. That is non-negative least squares in inner
-    products (`extremal.measure.cone` says how accurate), with eps recomputed from the gradients.
+    products (the head of this file says how accurate), with eps recomputed from the gradients.
     """
     theta, twin, scales = _trained(net, data)
     _check.integer("support", support, minimum=1)

@@ -1,11 +1,5 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
-from extremal.models.averaging import (
-    LogOdds,
-    averaged_classifier,
-    decoupled_classifier,
-    summed,
-)
 from extremal.models.classification_margin import (
     Analytic,
     check_outputs,
@@ -15,8 +9,7 @@ from extremal.models.classification_margin import (
     output_margins,
 )
 from extremal.models.conversion import from_authors, from_torch
-from extremal.models.convolutional import ConvPReLU, PReLUConv2d
-from extremal.models.distance_ratio import DistanceRatio
+from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d, SmoothedReLU
 from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
 from extremal.models.grid import GridNet, ratio_grid, ratio_side
 from extremal.models.image_features.feature_extractor import extractor, features, through
@@ -29,23 +22,29 @@ from extremal.models.initialisation import (
     Kaiming,
     Weights,
 )
-from extremal.models.memoriser import Memoriser, cover, cover_network
-from extremal.models.model_files import load, load_noted, save
+from extremal.models.model_files import load, load_noted, save, shipped
 from extremal.models.nearest_centre import NearestCentre
 from extremal.models.network_reduction import Polar, Reduction, polar, reductions
-from extremal.models.patch import PatchCNN, SmoothedReLU
 from extremal.models.prelu_net import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
-from extremal.models.provable_constructions import Provable
-from extremal.models.readouts import Grouped
+from extremal.models.provable_constructions import (
+    DistanceRatio,
+    Memoriser,
+    Provable,
+    cover,
+    cover_network,
+)
+from extremal.models.readouts import Grouped, Representation, gap_gradient, represented
 from extremal.models.reference_classifiers import (
     BayesClassifier,
+    LogOdds,
     average_classifier,
+    averaged_classifier,
     bayes_classifier,
+    decoupled_classifier,
     subclass_classifier,
+    summed,
 )
-from extremal.models.representation import Representation, gap_gradient, represented
-from extremal.models.shipped import shipped
 from extremal.models.two_layer_form import Shallow, best_gap, core, is_shallow, read_like, shallow
 
 __all__ = [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models.patch import PatchCNN
+from extremal.models.convolutional import PatchCNN
 from extremal.models.prelu_net import PReLUNet
 
 Analytic = PReLUNet | PatchCNN  # networks with an `input_gradient` by hand

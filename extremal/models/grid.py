@@ -9,10 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models.circuit import Circuit, Wire, check_dense, combined
-from extremal.models.distance_ratio import DistanceRatio
 from extremal.models.fully_connected import MLP
-from extremal.models.provable_constructions import Norm, distances, stretch
+from extremal.models.provable_constructions import (
+    Circuit,
+    DistanceRatio,
+    Norm,
+    Wire,
+    check_dense,
+    combined,
+    distances,
+    stretch,
+)
 
 _VALUES = 1 << 22  # coordinates that a block of nodes has at most
 _MOST_NODES = 1 << 22

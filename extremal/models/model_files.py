@@ -1,4 +1,7 @@
-"""Model files: safetensors with a JSON header. Nothing in them is ever executed."""
+"""Model files: safetensors with a JSON header. Nothing in them is ever executed.
+
+Trained networks that come with the package, by name.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,19 @@ from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
 from extremal.models.readouts import Grouped
-from extremal.models.shipped import shipped, shipped_file
+
+_FOLDER = Path(__file__).parent / "networks"
+
+
+def shipped() -> tuple[str, ...]:
+    """The names of the networks that `load` knows, such as "mnist-p3"; README.md is their card."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob("*.safetensors")))
+
+
+def shipped_file(name: str) -> Path:
+    """The file of a network that comes with the package."""
+    return _FOLDER / f"{name}.safetensors"
+
 
 _FORMAT = "extremal-model-1"
 _RULE = "be a model file that extremal wrote"

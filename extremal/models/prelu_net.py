@@ -1,7 +1,11 @@
-"""The shallow pReLU network of Min & Vidal 2024, for any real p >= 1."""
+"""The shallow pReLU network of Min & Vidal 2024, for any real p >= 1.
+
+Prepared inputs, as a matrix or in any form that knows its two products.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +17,35 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.models.initialisation import Gaussian, Initialisation
-from extremal.models.inputs import Inputs, Rows
 from extremal.models.preparation import Preparation, Prepared
+
+
+class Inputs(ABC):
+    """Prepared inputs z (n, dim), of which a gradient in the parameters needs only products."""
+
+    @abstractmethod
+    def inner(self, directions: Tensor, offsets: Tensor | None) -> Tensor:
+        """<z_i, direction_j> + offset_j, (n, width); a tensor of its own."""
+
+    @abstractmethod
+    def total(self, weights: Tensor) -> Tensor:
+        """sum_i weight_ij z_i, (width, dim), for weights (n, width); a tensor of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Inputs):
+    """A matrix of prepared inputs."""
+
+    z: Tensor  # (n, dim)
+
+    def inner(self, directions: Tensor, offsets: Tensor | None) -> Tensor:
+        """<z_i, direction_j> + offset_j, (n, width)."""
+        return nn.functional.linear(self.z, directions, offsets)
+
+    def total(self, weights: Tensor) -> Tensor:
+        """sum_i weight_ij z_i, (width, dim)."""
+        return weights.T @ self.z
+
 
 if TYPE_CHECKING:
     from extremal.models.network_reduction import Reduction

@@ -1,18 +1,299 @@
-"""Networks that know their own robust radii, and distances between finite sets."""
+"""Networks that know their own robust radii, and distances between finite sets.
+
+f* of Li et al. 2022: the robust classifier of two separated sets.
+
+A ReLU network with O(N d) parameters and no robust training error on N separated points.
+
+ReLU networks put together neuron by neuron, with their parameters counted.
+"""
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extremal import _check
+from extremal.data import Dataset
+from extremal.models.fully_connected import MLP
+
+
+class DistanceRatio(nn.Module):
+    """f*(x) = (d(x, B) - d(x, A)) / (d(x, B) + d(x, A)) of finite sets A (label +1) and B (-1).
+
+    Li et al. 2022, the lemma on robust classifiers. With `separation` d(A, B) = 2 eps, f* is 1 on
+    A, -1 on B, and 1/eps-Lipschitz in its norm: its derivative in the two distances a and b has
+    absolute sum 2/(a + b), and a + b >= 2 eps. So every point of A and B keeps its class at each
+    radius below eps; at eps itself f* may be 0.
+    """
+
+    positive: Tensor
+    negative: Tensor
+
+    def __init__(self, positive: Tensor, negative: Tensor, norm: Norm = "linf") -> None:
+        super().__init__()
+        _check.choice("norm", norm, POWERS)
+        self.norm, self.outputs = norm, 1
+        self.register_buffer("positive", finite_set("positive", positive))
+        self.dim = self.positive.shape[1]
+        self.register_buffer("negative", finite_set("negative", negative, self.dim))
+        self.separation = least_distance(self.positive, self.negative, norm)
+        apart = self.separation > 0
+        _check.require(apart, "negative", "have no point in common with positive", "distance 0")
+
+    @classmethod
+    def of(cls, data: Dataset, norm: Norm = "linf") -> DistanceRatio:
+        """f* of the two classes of data with labels -1 and +1."""
+        _check.instance("data", data, Dataset, "be a Dataset")
+        both = set(data.y.tolist()) == {-1, 1}
+        _check.require(both, "data", "have labels -1 and +1", data.y.unique().tolist())
+        return cls(data.x[data.y == 1], data.x[data.y == -1], norm)
+
+    @property
+    def lipschitz(self) -> float:
+        """1/eps = 2 / separation."""
+        return 2.0 / self.separation
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n,)."""
+        near, far = self._distances(x)
+        return (far - near) / (far + near)
+
+    def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
+        """Half of how much farther the other set is: each distance changes by at most r."""
+        near, far = self._distances(x)
+        slack = 0.5 * y.to(x.dtype) * (far - near)
+        return slack.clamp(min=0.0) / stretch(self.norm, norm, self.dim)
+
+    def _distances(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The distances (n,) to A and to B."""
+        sets = (self.positive.to(x.dtype), self.negative.to(x.dtype))
+        one, two = (distances(x, points, self.norm).amin(1) for points in sets)
+        return one, two
+
+
+_BLOCK_COORDINATES = 1 << 22  # coordinates that a block of points has at most
+
+
+class Memoriser(nn.Module):
+    """f(x) = sum over i of v_i relu(1 - e_i(x) / gap): a soft indicator of each point's ball.
+
+    e_i is how far x is outside the ball of `radius` delta around a_i: in linf the sum over
+    coordinates of relu(|x_k - a_ik| - delta), in l1 relu(||x - a_i||_1 - delta). So the indicator
+    is 1 inside, and 0 from delta + gap on, since e_i >= ||x - a_i|| - delta. With classes
+    `separation` = 2 eps apart, delta < eps and gap = 2 (eps - delta), no foreign indicator is
+    positive within delta of a point, and the own one is 1: zero robust training error, exactly.
+
+    v_i is the label of a_i for labels -1 / +1, else its unit vector. As a ReLU network it has
+    6 N d + 2 N parameters in linf and 6 N d + 4 N in l1 (`parameter_count`), and two or three
+    hidden layers; `explicit` is that network with dense matrices. Li et al. 2022, Theorem 2.2, has
+    O~(N d); the construction for these norms is ours.
+    """
+
+    points: Tensor
+    votes: Tensor
+
+    def __init__(self, data: Dataset, radius: float, norm: Norm = "linf") -> None:
+        super().__init__()
+        _check.instance("data", data, Dataset, "be a Dataset")
+        _check.choice("norm", norm, ("linf", "l1"))
+        self.radius = _check.number("radius", radius, minimum=0.0)
+        self.norm, self.dim = norm, data.dim
+        labels = data.y.unique().tolist()
+        _check.require(len(labels) > 1, "data", "have points of two classes", labels)
+        self.register_buffer("points", finite_set("data", data.x))
+        self.outputs = 1 if data.signed else int(data.y.max()) + 1
+        signed = data.y.double().unsqueeze(1)
+        votes = signed if data.signed else nn.functional.one_hot(data.y, self.outputs).double()
+        self.register_buffer("votes", votes)  # (N, outputs)
+        self.separation = min(
+            least_distance(data.x[data.y == label], data.x[data.y != label], norm)
+            for label in labels
+        )
+        rule = f"be below half the separation, {self.separation / 2:g}"
+        _check.require(self.radius < self.separation / 2, "radius", rule, radius)
+        self.gap = self.separation - 2.0 * self.radius
+
+    @property
+    def parameter_count(self) -> int:
+        """Weights and biases of the network: those of `explicit` that are not zero by design."""
+        count, each = len(self.points), {"linf": 2, "l1": 4}[self.norm]
+        return 6 * count * self.dim + each * count
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n,) where outputs == 1, else (n, outputs)."""
+        block = max(1, _BLOCK_COORDINATES // (max(1, len(x)) * self.dim))
+        out = torch.zeros(len(x), self.outputs, dtype=x.dtype, device=x.device)
+        for points, votes in zip(self.points.split(block), self.votes.split(block), strict=True):
+            outside = self._outside(x, points.to(x.dtype))
+            out = out + torch.relu(1.0 - outside / self.gap) @ votes.to(x.dtype)
+        return out.squeeze(1) if self.outputs == 1 else out
+
+    def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
+        """Up to where the nearest own indicator is positive and all foreign ones are 0.
+
+        Foreign ones are 0 from delta + gap on. The own one is positive up to delta + gap in l1, and
+        up to delta + gap / dim in linf, where all coordinates may add to the excess.
+        """
+        near, far = self._nearest(x, y)
+        reach = self.radius + self.gap / (self.dim if self.norm == "linf" else 1.0) * (1.0 - 1e-9)
+        slack = torch.minimum(reach - near, far - self.radius - self.gap)
+        return slack.clamp(min=0.0) / stretch(self.norm, norm, self.dim)
+
+    def explicit(self) -> MLP:
+        """The same function as linear layers and ReLUs, in float64.
+
+        Its matrices are dense, about 2 N d (d + N) weights with the zeros, up to 2^27, 1 GB.
+        """
+        first, last = 2 * len(self.points) * self.dim, len(self.points)
+        middle = [last] if self.norm == "l1" else []
+        check_dense("data", [self.dim, first, *middle, last, self.outputs])
+        circuit = Circuit(self.dim)
+        points = self.points.tolist()
+        edge = self.radius if self.norm == "linf" else 0.0
+        circuit.add(
+            ({k: sign}, -sign * a - edge)
+            for point in points
+            for k, a in enumerate(point)
+            for sign in (1.0, -1.0)
+        )
+        wide = 2 * self.dim
+        blocks = [range(i * wide, (i + 1) * wide) for i in range(len(points))]
+        if self.norm == "l1":
+            circuit.add((dict.fromkeys(block, 1.0), -self.radius) for block in blocks)
+            blocks = [range(i, i + 1) for i in range(len(points))]
+        circuit.add((dict.fromkeys(block, -1.0 / self.gap), 1.0) for block in blocks)
+        votes = self.votes.T.tolist()
+        return circuit.network([{i: v for i, v in enumerate(row) if v} for row in votes])
+
+    def _outside(self, x: Tensor, points: Tensor) -> Tensor:
+        """e_i(x), (n, points)."""
+        if self.norm == "l1":
+            return torch.relu(distances(x, points, "l1") - self.radius)
+        return torch.relu((x.unsqueeze(1) - points).abs() - self.radius).sum(2)
+
+    def _nearest(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The distances (n,) to the nearest point of class y and of any other."""
+        labels = self.votes[:, 0].long() if self.outputs == 1 else self.votes.argmax(1)
+        block = max(1, _BLOCK_COORDINATES // max(1, len(x)))
+        near = far = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
+        for points, kinds in zip(self.points.split(block), labels.split(block), strict=True):
+            gap = distances(x, points.to(x.dtype), self.norm)
+            own = kinds == y.unsqueeze(1)
+            near = torch.minimum(near, gap.where(own, torch.inf).amin(1))
+            far = torch.minimum(far, gap.where(~own, torch.inf).amin(1))
+        return near, far
+
+
+def cover_network(data: Dataset, radius: float, reach: float, norm: Norm = "linf") -> Memoriser:
+    """The memoriser of a cover: robust at `radius` wherever data of its class are within `reach`.
+
+    The cover is a subset of the points such that each is within `reach` of one of its class, and
+    the memoriser's radius is `radius` + `reach`: below half the separation. On a k-dimensional
+    manifold a cover has about (size / reach)^k points, however many coordinates there are: d exp(k)
+    parameters (Li et al. 2022, Theorem 5.5), and no robust error on all that is covered.
+    """
+    _check.number("radius", radius, minimum=0.0)
+    return Memoriser(data.take(cover(data, reach, norm)), radius + reach, norm)
+
+
+def cover(data: Dataset, reach: float, norm: Norm = "linf") -> Tensor:
+    """Places (m,) of a greedy cover: the first points that no earlier one of their class covers."""
+    _check.instance("data", data, Dataset, "be a Dataset")
+    _check.number("reach", reach, minimum=0.0)
+    _check.choice("norm", norm, POWERS)
+    chosen: list[int] = []
+    x = data.x.double()
+    bare = torch.ones(len(x), dtype=torch.bool)
+    while bool(bare.any()):
+        first = int(bare.byte().argmax())
+        chosen.append(first)
+        near = distances(x[first : first + 1], x, norm).squeeze(0) <= reach
+        bare &= ~(near & (data.y == data.y[first]))
+        bare[first] = False
+    return torch.tensor(chosen)
+
+
+MOST_WEIGHTS = 1 << 27  # of dense matrices: 1 GB
+Wire = Mapping[int, float]  # a sum of neurons of the last layer (or of inputs), with weights
+Neuron = tuple[Wire, float | None]  # relu(wire + bias), or without a bias
+
+
+class Circuit:
+    """Layers of ReLU neurons over `dim` inputs, each a sparse sum of neurons of the layer before.
+
+    `count` is the number of weights and biases so far: those that a neuron names.
+    """
+
+    def __init__(self, dim: int) -> None:
+        self.count = 0
+        self._inputs = dim
+        self._sums: list[tuple[list[Wire], list[float | None]]] = []
+
+    def add(self, neurons: Iterable[Neuron]) -> list[Wire]:
+        """Add a layer; wires to each of its neurons are returned."""
+        listed = list(neurons)
+        self._append([wire for wire, _ in listed], [bias for _, bias in listed])
+        return [{i: 1.0} for i in range(len(listed))]
+
+    def network(self, outputs: Sequence[Wire]) -> MLP:
+        """The network that reads these sums of the last layer, in float64."""
+        self.end(outputs)
+        layers: list[nn.Module] = []
+        inputs = self._inputs
+        for wires, biases in self._sums:
+            layers += [_dense(inputs, wires, biases), nn.ReLU()]
+            inputs = len(wires)
+        ends = [nn.Flatten(0)] if len(outputs) == 1 else []
+        return MLP(*layers[:-1], *ends)
+
+    def end(self, outputs: Sequence[Wire]) -> None:
+        """Add the output layer, to count it, with no matrix built."""
+        self._append(list(outputs), [None] * len(outputs))
+
+    def _append(self, wires: list[Wire], biases: list[float | None]) -> None:
+        self.count += sum(map(len, wires)) + sum(bias is not None for bias in biases)
+        self._sums.append((wires, biases))
+
+
+def _dense(inputs: int, wires: list[Wire], biases: list[float | None]) -> nn.Linear:
+    """A linear layer with these weights, and zeros elsewhere."""
+    # Made on "meta", so that it draws nothing.
+    layer = nn.Linear(inputs, len(wires), dtype=torch.float64, device="meta")
+    layer = layer.to_empty(device="cpu")
+    with torch.no_grad():
+        layer.weight.zero_()
+        for row, wire in enumerate(wires):
+            for place, value in wire.items():
+                layer.weight[row, place] = value
+        values = [0.0 if bias is None else bias for bias in biases]
+        layer.bias.copy_(torch.tensor(values, dtype=torch.float64))
+    return layer
+
+
+def check_dense(name: str, widths: Sequence[int]) -> None:
+    """Require that dense matrices between layers of these widths have at most 2^27 weights."""
+    weights = sum(a * b for a, b in itertools.pairwise(widths))
+    rule = f"be small enough for dense matrices of at most {MOST_WEIGHTS} weights"
+    _check.require(weights <= MOST_WEIGHTS, name, rule, f"{weights} weights")
+
+
+def combined(*terms: tuple[float, Wire]) -> Wire:
+    """The sum of wires, each times a number."""
+    total: dict[int, float] = {}
+    for factor, wire in terms:
+        for place, value in wire.items():
+            total[place] = total.get(place, 0.0) + factor * value
+    return total
+
 
 Norm = Literal["linf", "l2", "l1"]
 POWERS: dict[str, float] = {"linf": math.inf, "l2": 2.0, "l1": 1.0}
-_VALUES = 1 << 24  # distances that are computed at a time
+_BLOCK_DISTANCES = 1 << 24  # distances that are computed at a time
 
 
 @runtime_checkable
@@ -32,7 +313,7 @@ def distances(x: Tensor, points: Tensor, norm: Norm) -> Tensor:
 
 def least_distance(one: Tensor, two: Tensor, norm: Norm) -> float:
     """The smallest distance between a point of one set and a point of another, in float64."""
-    parts = one.double().split(max(1, _VALUES // len(two)))
+    parts = one.double().split(max(1, _BLOCK_DISTANCES // len(two)))
     return min(float(distances(part, two.double(), norm).min()) for part in parts)
 
 

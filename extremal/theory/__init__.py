@@ -7,21 +7,39 @@ and `decoupled_*` are about networks with biases in Li et al. 2025. Parameters:
 printed, and where it differs from what is true.
 """
 
-from extremal.theory.accuracy_bounds import average_clean_bound, subclass_clean_bound
+from extremal.theory.accuracy_bounds import (
+    TAIL_CONSTANT,
+    average_attack_bound,
+    average_clean_bound,
+    average_robust_bound,
+    subclass_attack_bound,
+    subclass_clean_bound,
+    subclass_robust_bound,
+    tail_bound,
+    tail_probability,
+)
 from extremal.theory.alignment_drift import (
     average_drift,
     average_drift_sign,
     center_drift,
     center_drift_floor,
+    cosine_drift,
+    field,
     power_product,
+    projected_field,
 )
-from extremal.theory.averaging import averaged_radius, averaging_scale, decoupled_radius
-from extremal.theory.bound import Bound
-from extremal.theory.classifier_accuracy import average_accuracy, average_error
-from extremal.theory.concentration import subclass_accuracy_lower, subclass_accuracy_upper
+from extremal.theory.classifier_accuracy import (
+    average_accuracy,
+    average_error,
+    subclass_accuracy_lower,
+    subclass_accuracy_upper,
+)
 from extremal.theory.critical_radii import (
     OPTIMAL_RADIUS,
     average_radius,
+    averaged_radius,
+    averaging_scale,
+    decoupled_radius,
     subclass_radius,
     unavoidable_error,
 )
@@ -30,10 +48,11 @@ from extremal.theory.early_phase import (
     SmallNorms,
     alignment_error,
     alignment_scale,
+    growth_rate,
+    onset_time,
     slope_gap,
     small_norms,
 )
-from extremal.theory.onset import growth_rate, onset_time
 from extremal.theory.parameter_counts import (
     Order,
     clean_parameters,
@@ -50,14 +69,7 @@ from extremal.theory.patch_theorem import (
     patch_assumptions,
     patch_window,
 )
-from extremal.theory.robust import (
-    average_attack_bound,
-    average_robust_bound,
-    subclass_attack_bound,
-    subclass_robust_bound,
-)
-from extremal.theory.tails import TAIL_CONSTANT, tail_bound, tail_probability
-from extremal.theory.vector_field import cosine_drift, field, projected_field
+from extremal.theory.statements import Bound
 
 __all__ = [
     "OPTIMAL_RADIUS",

@@ -1,17 +1,14 @@
 """Training: losses, gradient flow, gradient descent, and what to record along the way."""
 
-from extremal.train.adam import adam
 from extremal.train.adversarial_training import adversarial
+from extremal.train.early_stopping import Watch
 from extremal.train.flow.end_condition import Until
 from extremal.train.flow.gradient_flow import gradient_flow
-from extremal.train.gradient import loss_and_gradient, total_loss
-from extremal.train.gradient_descent import gd, sgd
+from extremal.train.gradient_descent import adam, gd, sgd
 from extremal.train.inner_attack import Inner
-from extremal.train.losses import Loss
+from extremal.train.losses import Loss, loss_and_gradient, total_loss
 from extremal.train.recipes import mnist_network, mnist_recipe
-from extremal.train.recording import DivergenceError, Record
-from extremal.train.trajectory import Trajectory
-from extremal.train.watch import Watch
+from extremal.train.recording import DivergenceError, Record, Trajectory
 
 __all__ = [
     "DivergenceError",

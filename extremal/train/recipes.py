@@ -8,7 +8,7 @@ from extremal import _check
 from extremal._progress import Progress
 from extremal.data import Dataset
 from extremal.models import Kaiming, PReLUNet, Preparation
-from extremal.train.adam import adam
+from extremal.train.gradient_descent import adam
 
 
 def mnist_network(

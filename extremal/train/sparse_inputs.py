@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal.models import Preparation
-from extremal.models.inputs import Inputs, Rows
+from extremal.models.prelu_net import Inputs, Rows
 
 _RARE = 1 / 8  # a column is kept as entries where at most this share of the points differs
 _WORTH = 1 / 4  # the least share of such columns that pays for the entries

@@ -25,7 +25,7 @@ from extremal.attack.ball import NORMS
 from extremal.data import Dataset
 from extremal.data.fetching.download import DataError, fetch
 from extremal.data.image_formats import read_part
-from extremal.data.table import TABLE
+from extremal.data.named_datasets import TABLE
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
 from extremal.web.pool import Busy, Deadline

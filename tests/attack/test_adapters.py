@@ -12,8 +12,7 @@ from torch import nn
 from extremal.attack import Ball, pgd
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
-from extremal.attack.adapters.unit_box import Frame
-from extremal.attack.modules import Flat, as_classes, as_module
+from extremal.attack.adapters.unit_box import Flat, Frame, as_classes, as_module
 from extremal.models import margin
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 from tests.attack.networks import Several, linear

@@ -11,9 +11,8 @@ from torch import nn
 from extremal.attack import Ball, pgd
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.auto_pgd import apgd
-from extremal.attack.auto_pgd_ascent import Climb, Task
+from extremal.attack.auto_pgd_ascent import Climb, Momentum, Pace, Sparse, Task, Thrift
 from extremal.attack.objectives import OBJECTIVES, Ascent
-from extremal.attack.rules import Momentum, Pace, Sparse, Thrift
 from extremal.models import Kaiming, PReLUNet, Preparation
 from tests.attack.balls import NORMS
 from tests.attack.networks import Several, linear

@@ -9,8 +9,7 @@ from torch import nn
 from extremal.attack import Ball
 from extremal.attack.adapters.foolbox import foolbox_attack
 from extremal.attack.auto_pgd import apgd
-from extremal.attack.fab import boundary
-from extremal.attack.polish import just_broken
+from extremal.attack.fab import boundary, just_broken
 from extremal.models import Kaiming, PReLUNet, Preparation
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 from tests.attack.networks import Several, linear

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal.attack import Ball, linear_steps
-from extremal.attack.problem import problem
+from extremal.attack.surrogate import problem
 from extremal.certify.exact import two_neurons
 from extremal.models import margin
 from tests.attack.balls import NORMS

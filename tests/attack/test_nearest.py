@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from extremal.attack.nearest import nearest
+from extremal.attack.linear_problems import nearest
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 from tests.certify.oracles import least_norm
 

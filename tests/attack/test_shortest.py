@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 
 from extremal.attack import Ball, minimal, pgd, shortest
-from extremal.attack.problem import problem
+from extremal.attack.surrogate import problem
 from extremal.attack.two_layer.extra_starts import silenced
 from extremal.models import Explicit, PReLUNet, margin
 from tests.attack.balls import NORMS

@@ -9,13 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from extremal.certify.dual_ascent import first_bound, raised
-from extremal.certify.even import even_bound, largest_bend
-from extremal.certify.l2_problem import Pairs, points
+from extremal.certify.dual_ascent import first_bound, raised, sliced
+from extremal.certify.l2_problem import Move, Pairs, descend, points, rest, value
 from extremal.certify.linear_bounds import linear_bound
-from extremal.certify.move import Move, descend, rest, value
-from extremal.certify.quadratic import Anchor, multiplier, parabola
-from extremal.certify.slices import sliced
+from extremal.certify.parabolas import Anchor, even_bound, largest_bend, multiplier, parabola
 from extremal.certify.trust_region import dual
 from extremal.models import shallow
 from tests.certify.networks import Kind, make, right_points

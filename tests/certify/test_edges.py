@@ -8,7 +8,7 @@ import torch
 from extremal.attack import shortest
 from extremal.certify import certificate
 from extremal.certify.l2_problem import Pairs
-from extremal.certify.quadratic import Parabola
+from extremal.certify.parabolas import Parabola
 from extremal.certify.trust_region import dual
 from extremal.models import Gaussian, PReLUNet
 

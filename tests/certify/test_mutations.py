@@ -11,17 +11,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from extremal.certify import (
-    boxed,
-    dual_ascent,
-    linear_bounds,
-    neuron_clusters,
-    quadratic,
-    radius,
-    slices,
-)
+from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas, radius
 from extremal.certify.exact import two_neurons
-from extremal.certify.move import Move, rest, value
+from extremal.certify.l2_problem import Move, rest, value
 from extremal.certify.reduced_networks import StandIn
 from extremal.models import Explicit, PReLUNet
 from extremal.models.activations import relu_power_with_slope
@@ -72,7 +64,7 @@ def test_a_dual_value_two_percent_too_high(p, monkeypatch, generator):
 def test_a_parabola_above_that_is_one_below(monkeypatch, generator):
     """The wrong direction altogether, which radii do show."""
     net, x, y, exact = two_neurons_tight(3.0, generator)
-    monkeypatch.setattr(quadratic, "opening_above", quadratic.opening_below)
+    monkeypatch.setattr(parabolas, "opening_above", parabolas.opening_below)
     radii = from_too_far(net, x, y)
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).any())
     assert bool((radii > exact).any())
@@ -80,7 +72,7 @@ def test_a_parabola_above_that_is_one_below(monkeypatch, generator):
 
 def test_the_far_slice_that_is_skipped_shows_in_radii(monkeypatch, generator):
     net, x, y, exact = two_neurons_tight(2.0, generator)
-    monkeypatch.setattr(slices, "ENDS", slices.ENDS[:-1])
+    monkeypatch.setattr(dual_ascent, "ENDS", dual_ascent.ENDS[:-1])
     radii = from_too_far(net, x, y)
     assert bool((radii > exact).any())
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).any())
@@ -144,7 +136,7 @@ def test_a_chord_two_percent_too_low(norm, p, monkeypatch, generator):
     net, x, y = one_neuron(p, 1 if norm == "l2" else 3)
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert not bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())
-    for module in (linear_bounds, boxed):
+    for module in (linear_bounds, linear_bounds):
         monkeypatch.setattr(module, "relu_power", times(module.relu_power, 0.98**p))
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())

@@ -10,11 +10,9 @@ import itertools
 import pytest
 import torch
 
-from extremal.certify import even, linear_bounds, neuron_clusters, quadratic, slices
-from extremal.certify.dual_ascent import first_bound
-from extremal.certify.l2_problem import Pairs
-from extremal.certify.move import rest
-from extremal.certify.slices import sliced
+from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas
+from extremal.certify.dual_ascent import first_bound, sliced
+from extremal.certify.l2_problem import Pairs, rest
 from tests.certify.breaking import times
 from tests.certify.networks import Kind
 from tests.certify.test_bounds import everywhere, parabola_holds, problem
@@ -28,7 +26,7 @@ def test_a_parabola_that_opens_two_percent_too_little_or_too_much(name, p, monke
     task = problem(Kind(1, 2, p, bias=True), generator, 0.5)
     assert parabola_holds(task, generator)
     factor = 0.98 if name == "opening_above" else 1.02
-    monkeypatch.setattr(quadratic, name, times(getattr(quadratic, name), factor))
+    monkeypatch.setattr(parabolas, name, times(getattr(parabolas, name), factor))
     assert not parabola_holds(task, generator)
 
 
@@ -46,10 +44,10 @@ def test_a_slice_that_is_skipped(monkeypatch, generator):
         return any(bool(sliced(task.pairs, move, mu, above).any()) for move in moves)
 
     assert not claims()
-    ends = list(itertools.pairwise(slices.ENDS))
+    ends = list(itertools.pairwise(dual_ascent.ENDS))
     for skipped in range(len(ends)):
         kept = ends[:skipped] + ends[skipped + 1 :]
-        monkeypatch.setattr(slices.itertools, "pairwise", lambda _, kept=kept: kept)
+        monkeypatch.setattr(dual_ascent.itertools, "pairwise", lambda _, kept=kept: kept)
         assert claims()
 
 
@@ -86,7 +84,7 @@ def one_pair(a: float, beta: float, p: float, power: float) -> Pairs:
 def test_a_tangent_of_the_norm_term_where_a_chord_is_due(p, monkeypatch, generator):
     task = problem(Kind(2, 3, p, 2, bias=True, normalize=1.0), generator, 0.5)
     assert parabola_holds(task, generator)
-    monkeypatch.setattr(quadratic, "line_below", tangent)
+    monkeypatch.setattr(parabolas, "line_below", tangent)
     assert not parabola_holds(task, generator)
 
 
@@ -103,6 +101,6 @@ def test_a_tangent_of_the_norm_term_in_the_linear_bound(p, monkeypatch):
 def test_an_even_bend_two_percent_too_small(monkeypatch):
     """3 - relu(1 + d)^2: a parabola, whose bend is known exactly."""
     pairs = one_pair(-1.0, 3.0, 2.0, 0.0)
-    assert float(even.even_bound(pairs, rest(pairs))) == pytest.approx(0.75)
-    monkeypatch.setattr(even, "largest_bend", times(even.largest_bend, 0.98))
-    assert float(even.even_bound(pairs, rest(pairs))) > 0.75 + 1e-3
+    assert float(parabolas.even_bound(pairs, rest(pairs))) == pytest.approx(0.75)
+    monkeypatch.setattr(parabolas, "largest_bend", times(parabolas.largest_bend, 0.98))
+    assert float(parabolas.even_bound(pairs, rest(pairs))) > 0.75 + 1e-3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from extremal.certify.norm_term import line_below
+from extremal.certify.l2_problem import line_below
 from extremal.certify.parabolas import opening_above, opening_below
 from extremal.models.activations import relu_power, relu_power_with_slope
 

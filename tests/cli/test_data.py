@@ -8,7 +8,7 @@ import pytest
 
 from extremal.data import named_datasets
 from extremal.data.image_formats import read_images
-from extremal.data.table import TABLE, Row
+from extremal.data.named_datasets import TABLE, Row
 from tests.data.fakes import CONTENTS, FILES, Fake, fill
 
 

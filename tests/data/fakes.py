@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from extremal.data.sources import File, SourceError
+from extremal.data.fetching.download import File, SourceError
 
 
 def idx(*sizes: int, values: bytes, code: int = 8) -> bytes:

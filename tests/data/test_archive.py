@@ -9,8 +9,14 @@ import zipfile
 
 import pytest
 
-from extremal.data.archive import ArchiveError, debian_members, gunzip, members, zip_members
-from extremal.data.sources import Folder, SourceError
+from extremal.data.fetching.archives import (
+    ArchiveError,
+    debian_members,
+    gunzip,
+    members,
+    zip_members,
+)
+from extremal.data.fetching.download import Folder, SourceError
 from tests.data.fakes import CONTENTS, debian, get, tgz
 
 NAMES = list(CONTENTS)

@@ -10,10 +10,9 @@ import pytest
 import torch
 from PIL import Image
 
-from extremal.data import DataError, Dataset, cifar, load, named_datasets, published_split
-from extremal.data.cifar import BATCHES, from_pictures, read_cifar
-from extremal.data.image_formats import read_idx, read_images
-from extremal.data.table import TABLE, Row
+from extremal.data import DataError, Dataset, image_formats, load, named_datasets, published_split
+from extremal.data.image_formats import BATCHES, from_pictures, read_cifar, read_idx, read_images
+from extremal.data.named_datasets import TABLE, Row
 from tests.data.fakes import CONTENTS, FILES, Fake, described, fill, idx
 
 
@@ -118,7 +117,7 @@ DIGITS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]  # as the UCI reposi
 
 
 def test_cifar_from_pictures_has_planes_one_after_the_other(monkeypatch):
-    monkeypatch.setattr(cifar, "_IMAGES", 2)
+    monkeypatch.setattr(image_formats, "_IMAGES", 2)
     contents, pixels = pictures()
     train, test = read_cifar(from_pictures(contents))
     assert (len(train), len(test)) == (10, 2)

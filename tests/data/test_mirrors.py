@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from extremal.data import sources
-from extremal.data.sources import Mirror, PackedMirror, SourceError
+from extremal.data.fetching import download
+from extremal.data.fetching.download import Mirror, PackedMirror, SourceError
 from tests.data.fakes import CONTENTS, FILES, fill, get, tgz
 
 NAMES = list(CONTENTS)
@@ -56,7 +56,7 @@ def test_a_mirror_that_lacks_a_file_or_gives_another(served):
 
 
 def test_a_mirror_that_is_silent_or_gone_is_given_up(monkeypatch):
-    monkeypatch.setattr(sources, "_ANSWER", 0.2)
+    monkeypatch.setattr(download, "_ANSWER", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(SourceError, match=f"{NAMES[0]}.gz: timed out"):

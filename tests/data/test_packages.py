@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from extremal.data.fetching import package_registries
+from extremal.data.fetching.download import File, Made, SourceError
 from extremal.data.fetching.package_registries import DebianPackage, NpmPackage, PythonPackage
-from extremal.data.sources import File, Made, SourceError
 from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz, wheel
 
 pytestmark = pytest.mark.usefixtures("_no_outside")

@@ -19,7 +19,7 @@ from extremal.experiments.studies.features import (
     group_classes,
     split,
 )
-from extremal.models.resnet import load_resnet
+from extremal.models.image_features.frozen_networks import load_resnet
 from tests.models.test_resnet import BLOCKS, random_state
 
 SIZE = 28  # images are read at 256/224 of it, 32

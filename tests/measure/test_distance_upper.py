@@ -9,10 +9,9 @@ import torch
 
 from extremal.measure import distance, supremum
 from extremal.measure.classifier_distance import distance_upper_bound as bounds
-from extremal.measure.classifier_distance.network_difference import Sum, as_sum
-from extremal.measure.distances.circle import highest
-from extremal.measure.distances.gather import gather
-from extremal.measure.distances.scale import best_scale
+from extremal.measure.classifier_distance.distance_search import best_scale
+from extremal.measure.classifier_distance.distance_upper_bound import highest
+from extremal.measure.classifier_distance.network_difference import Sum, as_sum, gather
 from tests.measure.pairs import COVERS, axes, make, random_net, random_pair, seeded
 
 POWERS = (1.0, 1.3, 2.0, 3.0, 4.5)

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.measure import contributions, extremal_directions
-from extremal.measure.directions.margin import largest_margin, least_loss
+from extremal.measure.fixed_points.direction_set import largest_margin, least_loss
 from extremal.models import average_classifier, subclass_classifier
 from extremal.theory import field
 from tests.measure.pairs import circle, seeded

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from extremal import measure, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.measure.cone import nearest_in_cone
+from extremal.measure.max_margin_kkt import nearest_in_cone
 from extremal.models import (
     Balanced,
     Explicit,

@@ -6,7 +6,7 @@ import torch
 from extremal import data
 from extremal.data import Dataset
 from extremal.measure import separation
-from extremal.measure.lower_bounds import telling
+from extremal.measure.nearest_neighbours import telling
 
 POWER = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
 

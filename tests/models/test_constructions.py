@@ -8,8 +8,7 @@ import torch
 
 from extremal import attack, certify, data, models, theory
 from extremal.data import Dataset
-from extremal.models.circuit import Circuit, combined
-from extremal.models.provable_constructions import least_distance, stretch
+from extremal.models.provable_constructions import Circuit, combined, least_distance, stretch
 
 NORMS = ("linf", "l2", "l1")
 

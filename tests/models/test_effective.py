@@ -12,7 +12,7 @@ from torch.nn.functional import normalize
 
 import extremal as ex
 from extremal.models import Explicit, Gaussian, PReLUNet, double, polar
-from extremal.train.gradient import trainable
+from extremal.train.losses import trainable
 from tests.models.nets import Config, make_net, make_points, with_weights
 
 DIM, KINDS, COPIES = 4, 6, 4

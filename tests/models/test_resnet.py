@@ -7,7 +7,13 @@ from torch.nn import functional
 
 from extremal.data import DataError
 from extremal.models import features
-from extremal.models.resnet import RESNET50, RESNET101, RESNET152, ResNet, load_resnet
+from extremal.models.image_features.frozen_networks import (
+    RESNET50,
+    RESNET101,
+    RESNET152,
+    ResNet,
+    load_resnet,
+)
 
 BLOCKS = (1, 2)  # stages of one and of two bottlenecks
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]

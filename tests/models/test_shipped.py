@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from extremal import models
-from extremal.models.shipped import shipped_file
+from extremal.models.model_files import shipped_file
 from tests.data.test_load import fetched
 from tools import networks
 

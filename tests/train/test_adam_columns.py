@@ -8,7 +8,7 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet, Preparation
-from extremal.models.inputs import Rows
+from extremal.models.prelu_net import Rows
 from extremal.train import Loss, adam
 from extremal.train.sparse_inputs import Batch, Points
 from tests.train.test_adam import by_torch, seeded, z_of

@@ -10,7 +10,7 @@ from torch import nn
 
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Loss, gd, loss_and_gradient, sgd
-from extremal.train.fused import descend
+from extremal.train.optimisers import descend
 from tests.train.twin import Twin, largest_difference, problem
 
 FROZEN = ((), ("neurons",), ("votes",), ("neurons", "bias"), ("hidden_bias",))

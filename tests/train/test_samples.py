@@ -9,10 +9,9 @@ from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
 from extremal.models.activations import relu_power_with_slope
 from extremal.train import Loss
-from extremal.train.flow.neuron_dynamics import to_polar
+from extremal.train.flow.alignment_stage import Sketched
+from extremal.train.flow.neuron_dynamics import Frame, to_polar, unit
 from extremal.train.flow.sample_field import Samples
-from extremal.train.frame import Frame, unit
-from extremal.train.sketched import Sketched
 
 
 def neurons(dim: int, width: int = 40) -> torch.Tensor:
@@ -97,7 +96,7 @@ def test_no_direction_grows_faster_than_it_is_said():
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
-    monkeypatch.setattr("extremal.train.sketched._PART", 20)
+    monkeypatch.setattr("extremal.train.flow.alignment_stage._PART", 20)
     data, directions = sample(60), neurons(60)
     field, place = Samples.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
@@ -133,7 +132,7 @@ def test_few_samples_are_all_looked_at(monkeypatch):
     field, _ = Samples.of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
-        monkeypatch.setattr("extremal.train.sketched._PART", part)
+        monkeypatch.setattr("extremal.train.flow.alignment_stage._PART", part)
         assert (Sketched(field, push, 1e-3).sketch is not None) == used
 
 

@@ -15,11 +15,16 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.adapters.unit_box import Frame, global_seed
-from extremal.attack.attack_result import CLEAN, AttackResult
+from extremal.attack.adapters.unit_box import Frame, as_classes, global_seed
+from extremal.attack.attack_result import (
+    BATCH,
+    CLEAN,
+    AttackResult,
+    batches,
+    check_points,
+    verified,
+)
 from extremal.attack.ball import Ball
-from extremal.attack.modules import as_classes
-from extremal.attack.recheck import BATCH, batches, check_points, verified
 from extremal.data.dataset import Box
 
 _STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")

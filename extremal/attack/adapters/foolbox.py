@@ -13,13 +13,11 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.adapters.unit_box import Frame, global_seed
-from extremal.attack.attack_result import CLEAN, AttackResult
+from extremal.attack.adapters.unit_box import Frame, as_classes, global_seed
+from extremal.attack.attack_result import BATCH, CLEAN, AttackResult, check_points, verified
 from extremal.attack.ball import NORMS, Ball
-from extremal.attack.modules import as_classes
-from extremal.attack.polish import just_broken
+from extremal.attack.fab import just_broken
 from extremal.attack.projection import ORDERS
-from extremal.attack.recheck import BATCH, check_points, verified
 from extremal.data.dataset import Box
 
 

@@ -15,10 +15,16 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import AttackResult
+from extremal.attack.attack_result import (
+    BATCH,
+    AttackResult,
+    batches,
+    check_ball,
+    check_points,
+    verified,
+)
 from extremal.attack.ball import Ball
-from extremal.attack.problem import Problem, problem
-from extremal.attack.recheck import BATCH, batches, check_ball, check_points, verified
+from extremal.attack.surrogate import Problem, problem
 from extremal.models import best_gap, is_shallow
 
 PHASES = ((1, 3), (3, 8), (None, 10))  # targets by linearised margin (None: all), and steps

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from extremal.attack.ball import Ball
-from extremal.attack.nearest import nearest
-from extremal.attack.problem import Problem
+from extremal.attack.linear_problems import nearest
+from extremal.attack.surrogate import Problem
 from extremal.attack.two_layer.frank_wolfe import pair_weights
 from extremal.models import best_gap
 

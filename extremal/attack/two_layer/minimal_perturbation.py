@@ -9,13 +9,18 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import AttackResult
+from extremal.attack.attack_result import (
+    BATCH,
+    SLACK,
+    AttackResult,
+    batches,
+    check_points,
+    verified,
+)
 from extremal.attack.ball import Ball
-from extremal.attack.nearest import nearest
-from extremal.attack.problem import Problem, problem
-from extremal.attack.recheck import BATCH, SLACK, batches, check_points, verified
-from extremal.attack.sweep import LARGEST, refine, sweep
-from extremal.attack.two_layer.extra_starts import silenced
+from extremal.attack.linear_problems import nearest
+from extremal.attack.surrogate import Problem, problem
+from extremal.attack.two_layer.extra_starts import LARGEST, refine, silenced, sweep
 from extremal.attack.two_layer.frank_wolfe import (
     Best,
     attack_all,

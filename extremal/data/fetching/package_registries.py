@@ -15,8 +15,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from extremal.data.archive import ArchiveError, debian_members, gunzip, members, zip_members
-from extremal.data.sources import File, SourceError, Tell
+from extremal.data.fetching.archives import (
+    ArchiveError,
+    debian_members,
+    gunzip,
+    members,
+    zip_members,
+)
+from extremal.data.fetching.download import File, SourceError, Tell
 
 _PATIENCE = 300.0  # seconds that a client may take
 

@@ -19,8 +19,7 @@ from extremal._files import read_tensors, write_whole
 from extremal.data import DataError, Dataset, ImageFolder, image_folder, load
 from extremal.data.fetching.download import cache_folder
 from extremal.data.user_files import Interpolation
-from extremal.models.image_features.frozen_networks import fingerprint
-from extremal.models.resnet import ResNet, load_resnet
+from extremal.models.image_features.frozen_networks import ResNet, fingerprint, load_resnet
 
 READY = "caltech256-resnet152.safetensors"
 WEIGHTS = ("resnet152*.pth", "resnet152*.safetensors")

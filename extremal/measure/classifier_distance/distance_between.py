@@ -1,23 +1,104 @@
 """The distance between a network and a classifier, up to scale.
 
 dist(f, F) = inf over c > 0 of sup over ||x|| = 1 of |c f(x) - F(x)|, Min & Vidal 2024, Section 5.1.
+
+What a search for the distance between two classifiers returns.
+
+Algorithm 1 of Min & Vidal 2024 as printed: one fitted scale, normalised ascent in R^dim.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.measure.classifier_distance.distance_search import search
+from extremal.measure.classifier_distance.distance_search import best_scale, search
 from extremal.measure.classifier_distance.distance_upper_bound import upper
-from extremal.measure.classifier_distance.network_difference import as_sum
-from extremal.measure.distances.algorithm_1 import algorithm_1
-from extremal.measure.distances.result import Distance, Supremum
-from extremal.measure.distances.scale import best_scale
-from extremal.models import PReLUNet
+from extremal.measure.classifier_distance.network_difference import as_sum, onto
+from extremal.models import PReLUNet, double
+
+
+@dataclass(frozen=True, eq=False)
+class Distance:
+    """The distance found, the scale c, and the point x of the sphere where it is attained.
+
+    `value` is |c f - F| at the witness, the largest that was found. `lower` is a proven lower bound
+    on the distance by the same points: the least over c of the largest difference on all points
+    that the search found (nan for the paper's algorithm, which fixes c beforehand). `upper` is a
+    proven upper bound on the supremum at c, and so on the distance (nan where the two networks have
+    different powers, and for the paper's algorithm).
+    """
+
+    value: float
+    scale: float
+    witness: Tensor
+    lower: float
+    upper: float
+    converged: bool
+    method: str
+
+
+@dataclass(frozen=True, eq=False)
+class Supremum:
+    """The largest |c f - F| found on the sphere at a given scale c, and the point that has it.
+
+    `upper` is a proven upper bound on the supremum (nan where the powers differ).
+    """
+
+    value: float
+    scale: float
+    witness: Tensor
+    upper: float
+
+
+_STEP = 0.01
+
+
+def algorithm_1(
+    net: PReLUNet,
+    reference: PReLUNet,
+    *,
+    starts: int,
+    steps: int,
+    inputs: Tensor | None,
+    fit_points: int,
+    generator: torch.Generator,
+) -> Distance:
+    """The largest |c f - F| that ascents from uniform points of the sphere reach.
+
+    c = sum_i f(x_i) F(x_i) / sum_i f(x_i)^2 on `fit_points` uniform points or on `inputs` (n, dim),
+    and x ← x + 0.01 g / ||g||, projected to the sphere, with g the gradient of |c f - F|^2.
+    """
+    f, other = double(net), double(reference)
+    assert isinstance(f, PReLUNet)
+    assert isinstance(other, PReLUNet)
+    fitted = _sphere(fit_points, net.dim, generator) if inputs is None else inputs
+    with torch.no_grad():
+        a, b = f(fitted), other(fitted)
+    scale = max(float((a * b).sum() / (a * a).sum().clamp(min=1e-300)), 1e-300)
+    x = _sphere(starts, net.dim, generator)
+    one = torch.ones(starts, dtype=torch.float64)
+    for _ in range(steps):
+        fx, fg = f.input_gradient(x, one)
+        ox, og = other.input_gradient(x, one)
+        slope = (scale * fx - ox) * (scale * fg - og)
+        length = torch.linalg.vector_norm(slope, dim=1, keepdim=True)
+        x = onto(x + _STEP * slope / torch.where(length > 0, length, 1.0), ball=False)
+    with torch.no_grad():
+        gaps = (scale * f(x) - other(x)).abs()
+    best = int(gaps.argmax())
+    none = float("nan")
+    return Distance(float(gaps[best]), scale, x[best], none, none, True, "paper")
+
+
+def _sphere(count: int, dim: int, generator: torch.Generator) -> Tensor:
+    return onto(torch.randn(count, dim, generator=generator, dtype=torch.float64), ball=False)
+
 
 _NEGLIGIBLE = 1e-10  # share of all contributions that the search does without
 _SUMMED = 1e-7  # share of them that the upper bound counts by their sum alone

@@ -3,6 +3,10 @@
 f and F depend on x only through the span of their neurons, where many starts cost little. Where a
 network has many neurons, they are gathered around the other's, and only where that leaves out too
 much are the best points carried on with all neurons, in the whole space.
+
+Ascents of a gap on the sphere or in the ball, many at once.
+
+The scale that fits a set of points best.
 """
 
 from __future__ import annotations
@@ -12,11 +16,101 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.measure.classifier_distance.network_difference import Pair, Sum, as_sum, in_span, onto
-from extremal.measure.distances.ascent import ascend
-from extremal.measure.distances.gather import gather
-from extremal.measure.distances.scale import best_scale
+from extremal.measure.classifier_distance.network_difference import (
+    Gap,
+    Pair,
+    Sum,
+    as_sum,
+    gather,
+    in_span,
+    onto,
+)
 from extremal.models import PReLUNet
+
+_STRIDE = 12  # steps between two looks at who still climbs
+_FEW = 24  # ascents that go on after the first look
+_CYCLES = 3  # of coordinate descent in a step, which is taken only where it is good
+
+
+def ascend(gap: Gap, start: Tensor, steps: int, *, ball: bool, still: float = 1e-6) -> Tensor:
+    """Points (n', r) that ascents from `start` (n, r) reach; the lowest are given up on the way.
+
+    A step goes to x + t (slope - sum_i l_i ridge_i) and back to the sphere or ball, where l in
+    [0, 1]^k makes the bracket with x / t shortest: the exact maximiser of the linearised gap less
+    its ridges and ||y - x||^2 / (2 t). It is taken where the gap rises; t doubles or shrinks.
+    The end is a relative rise of at most `still` in a stretch of steps.
+    """
+    x = start
+    value, slope = gap.value_and_slope(x)
+    tau = 0.3 / torch.linalg.vector_norm(slope, dim=1, keepdim=True).clamp(min=1e-300)
+    last = value
+    for step in range(1, steps + 1):
+        trial = onto(tau * shortest(x / tau + slope, gap.ridges, _CYCLES), ball=ball)
+        new, new_slope = gap.value_and_slope(trial)
+        better = new > value
+        rows = better[:, None]
+        x, slope = torch.where(rows, trial, x), torch.where(rows, new_slope, slope)
+        value = torch.where(better, new, value)
+        tau = torch.where(rows, tau * 2.0, tau * 0.3)
+        if step % _STRIDE == 0:
+            rise = value - last
+            top = value.topk(min(_FEW, len(value))).indices
+            if bool((rise[top] <= still * value[top].abs()).all()):
+                return x[top]
+            x, value, slope, tau = x[top], value[top], slope[top], tau[top]
+            last = value
+    return x
+
+
+def shortest(z: Tensor, vectors: Tensor, cycles: int) -> Tensor:
+    """z - sum_i l_i vectors_i with l in [0, 1]^k that makes it short, by coordinate descent."""
+    if len(vectors) == 0:
+        return z
+    gram = vectors @ vectors.T
+    squares = gram.diagonal().tolist()
+    rest = z @ vectors.T  # (n, k): <z - sum_i l_i vectors_i, vectors_k>
+    pulls = torch.zeros_like(rest)
+    for _ in range(1 if len(vectors) == 1 else cycles):
+        before = pulls.clone()
+        for i, square in enumerate(squares):
+            new = (pulls[:, i] + rest[:, i] / square).clamp_(0.0, 1.0)
+            rest.addr_(new - pulls[:, i], gram[i], alpha=-1.0)
+            pulls[:, i] = new
+        if torch.allclose(pulls, before, rtol=0.0, atol=1e-9):
+            break
+    return z - pulls @ vectors
+
+
+_LEAST = 1e-300
+
+
+def best_scale(a: Tensor, b: Tensor) -> float:
+    """The c > 0 with the least max_i |c a_i - b_i|, exactly: where two of the 2 n lines cross.
+
+    The maximum is convex in c. The lowest line of a falling and the one of a rising end cross below
+    it; the line on top of their crossing takes the place of one of them, until none is above.
+    """
+    slopes, offsets = torch.cat([a, -a]), torch.cat([-b, b])
+
+    def top(c: float) -> tuple[float, float]:
+        best = int((c * slopes + offsets).argmax())
+        return float(slopes[best]), float(offsets[best])
+
+    end = 2.0 * float(b.abs().max()) / max(float(a.abs().max()), _LEAST)
+    falling, rising = top(_LEAST), top(end)
+    if falling[0] >= 0.0 or rising[0] <= 0.0:
+        return _LEAST if falling[0] >= 0.0 else end
+    for _ in range(len(slopes)):
+        c = (falling[1] - rising[1]) / (rising[0] - falling[0])
+        line = top(c)
+        if line in (falling, rising) or line[0] == 0.0:
+            break
+        if line[0] < 0.0:
+            falling = line
+        else:
+            rising = line
+    return max(c, _LEAST)
+
 
 _LARGE = 200  # neurons from which on it pays to explore with fewer
 _COARSE = 1e-3  # what those may leave out, as a share of all contributions, if gathering fails

@@ -1,4 +1,7 @@
-"""The field that turns a small neuron: its pull, its growth and its curvature on given data."""
+"""The field that turns a small neuron: its pull, its growth and its curvature on given data.
+
+The alignment flow from many starts: where each neuron goes while the network is small.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,93 @@ import torch
 from torch import Tensor
 
 from extremal.models.activations import relu_power, relu_power_with_slope
+
+_STILL = 1e-4  # |P G|/|G| at which a neuron counts as arrived
+_STILL_ON_KINKS = 1e-3  # the same for p < 2, where the last part of the way is stiff
+_GONE = 1e-6  # a neuron that no sample activates by more than this, relative to their norms
+_ERROR = (5 / 72, -1 / 12, -1 / 9, 1 / 8)  # Bogacki & Shampine, the third order less the second
+
+
+@dataclass(frozen=True, eq=False)
+class Arrivals:
+    """Where each start ended, (h, d); whether it died, (h,); and whether the flow had arrived."""
+
+    u: Tensor
+    dead: Tensor
+    settled: Tensor
+
+
+def follow(field: Field, u: Tensor, sign: Tensor, tolerance: float, steps: int) -> Arrivals:
+    """Integrate u' = s P_u G(u)/|G(u)| from each row of u (h, d), with its own step sizes.
+
+    Dividing by |G| only changes the clock, so orbits and basins are those of the flow, and tiny
+    fields (large p in high dimension) cost no more than others. Steps are those of the pair 3(2) of
+    Bogacki & Shampine with local errors below `tolerance`, so that none leaves its basin. A neuron
+    is dead once no sample activates it, or once those that do shrink it (s g <= 0) and activate
+    it by less than the tolerance: on the new clock the approach to the dead cone ends in a step
+    across its edge.
+    """
+    u = u.clone()
+    dead = torch.zeros(len(u), dtype=torch.bool)
+    settled = torch.zeros_like(dead)
+    size = torch.full((len(u), 1), 0.1, dtype=u.dtype)
+    scale, arrived = field.scale, _STILL if field.p >= 2.0 else _STILL_ON_KINKS
+    first, top, radial = _velocity(field, u, sign)
+    active = torch.arange(len(u))
+    for _ in range(steps + 1):
+        ending = (radial <= 0) & (top <= tolerance * scale)
+        gone = (top <= _GONE * scale) | ending
+        still = torch.linalg.vector_norm(first, dim=1) <= arrived
+        dead[active[gone]], settled[active[gone | still]] = True, True
+        keep = ~(gone | still)
+        active, first, top, radial = active[keep], first[keep], top[keep], radial[keep]
+        if not len(active):
+            break
+        here, step = u[active], size[active]
+        new, ahead, error = _attempt(field, here, sign[active], first, step)
+        # Without the bound by |P G|/|G| steps at the edge of stability would tremble for ever.
+        allowed = (0.02 * torch.linalg.vector_norm(first, dim=1)).clamp(max=tolerance)
+        # Nor may one jump to and fro across a kink: it must get on as it set out, and not turn.
+        got = ((new - here) * first).sum(1) >= 0.3 * step[:, 0] * first.square().sum(1)
+        good = (error <= allowed) & got & ((ahead[0] * first).sum(1) >= 0)
+        error = torch.where(good, error, torch.maximum(error, 5.0 * allowed))
+        u[active[good]] = new[good]
+        first = torch.where(good[:, None], ahead[0], first)
+        top, radial = torch.where(good, ahead[1], top), torch.where(good, ahead[2], radial)
+        factor = (0.9 * (error / allowed + 1e-9) ** (-1.0 / 3.0)).clamp(0.2, 2.0)
+        # Longer steps than 1 would carry products that fade from below across zero.
+        size[active] = (step * factor[:, None]).clamp(max=1.0)
+    return Arrivals(u, dead, settled)
+
+
+_Velocity = tuple[Tensor, Tensor, Tensor]
+
+
+def _velocity(field: Field, u: Tensor, sign: Tensor) -> _Velocity:
+    """s P G/|G|, the largest product with a sample, and the sign of s g (times a positive)."""
+    t = u @ field.x.T
+    top = t.amax(1)
+    if field.p >= 2.0:  # only the clock changes, and no power underflows
+        t = t / torch.where(top > 0, top, 1.0)[:, None]
+    pull = field.pull(t, sign)
+    # Where the samples' pulls cancel but for rounding, none moves the neuron.
+    most = (field.slope(t, sign) * field.q.abs()) @ torch.linalg.vector_norm(field.x, dim=1)
+    rounding = 10.0 * torch.finfo(u.dtype).eps * most
+    top = torch.where(torch.linalg.vector_norm(pull, dim=1) > rounding, top, 0.0)
+    pull = unit(pull)
+    return across(pull, u), top, (pull * u).sum(1)
+
+
+def _attempt(
+    field: Field, u: Tensor, sign: Tensor, first: Tensor, step: Tensor
+) -> tuple[Tensor, _Velocity, Tensor]:
+    second = _velocity(field, unit(u + 0.5 * step * first), sign)[0]
+    third = _velocity(field, unit(u + 0.75 * step * second), sign)[0]
+    new = unit(u + step * (2 / 9 * first + 1 / 3 * second + 4 / 9 * third))
+    ahead = _velocity(field, new, sign)
+    slopes = (first, second, third, ahead[0])
+    miss = sum(w * k for w, k in zip(_ERROR, slopes, strict=True)) * step
+    return new, ahead, torch.linalg.vector_norm(miss, dim=1)
 
 
 @dataclass(frozen=True, eq=False)

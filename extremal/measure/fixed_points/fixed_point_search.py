@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.measure.directions.flow import follow
-from extremal.measure.fixed_points.alignment_field import Field, unit
+from extremal.measure.fixed_points.alignment_field import Field, follow, unit
 from extremal.measure.fixed_points.fixed_point import Point, examine
 
 _NEAR, _NEAR_ON_KINKS = 1e-3, 3e-3  # the angle within which ends of the flow are one, p < 2

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data import Dataset
+from extremal.train.flow.neuron_dynamics import Frame, unit
 from extremal.train.flow.neuron_groups import Groups
-from extremal.train.frame import Frame, unit
 from extremal.train.losses import Loss, pushes
 
 _NODES = 64  # of the quadrature where p is not whole

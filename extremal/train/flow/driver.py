@@ -1,4 +1,7 @@
-"""Drive a flow to its end: records, goals, progress, and a state to go on from."""
+"""Drive a flow to its end: records, goals, progress, and a state to go on from.
+
+What a flow can do, for those who drive one and need not know how it is integrated.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,49 @@ import math
 import sys
 import time as clock
 from collections.abc import Callable
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from extremal import _check
 from extremal.train.checkpoint import Checkpoint
-from extremal.train.flow.end_condition import Until
-from extremal.train.goals import Goals
-from extremal.train.protocol import Flow
-from extremal.train.recording import Recorder
-from extremal.train.trajectory import Trajectory
+from extremal.train.flow.end_condition import Goals, Until
+from extremal.train.flow.runge_kutta import Counts
+from extremal.train.recording import Recorder, Trajectory
+
+
+class Flow(Protocol):
+    """A flow that goes forward step by step and, where `dense`, knows its states within one."""
+
+    counts: Counts
+    phases: dict[str, float]
+
+    @property
+    def time(self) -> float: ...
+
+    @property
+    def phase(self) -> str: ...
+
+    @property
+    def dense(self) -> bool: ...
+
+    @property
+    def still(self) -> bool: ...
+
+    def step(self, limit: float) -> None: ...
+
+    def rewind(self) -> None: ...
+
+    def write(self, net: Any, time: float) -> None: ...
+
+    def outputs(self, time: float) -> Tensor: ...
+
+    def report(self) -> dict[str, object]: ...
+
+    def memory(self) -> dict[str, float]: ...
+
+    def remember(self, memory: dict[str, float]) -> None: ...
+
 
 __all__ = ["Flow", "Progress", "as_progress", "follow"]
 

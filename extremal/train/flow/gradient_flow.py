@@ -19,8 +19,7 @@ from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import PlainFlow
 from extremal.train.gradient_descent import check_fit
 from extremal.train.losses import Function, Loss, LossName, as_loss
-from extremal.train.recording import Record, Recorder
-from extremal.train.trajectory import Trajectory
+from extremal.train.recording import Record, Recorder, Trajectory
 
 Method = Literal["auto", "general", "mixture"]
 _RULE = "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"

@@ -9,17 +9,114 @@ where ratio = v/||w|| is tanh(theta) for |v| < ||w||, coth(theta) for |v| > ||w|
 balanced neurons. The contribution is v ||w|| = exp(log_scale) sinh(2 theta) in the first two cases,
 with exp(log_scale) = | ||w||^2 - v^2 | / 2, and sign(v) exp(log_scale + 2 |theta|) in the third. An
 initialisation of 1e-60 differs from one of 1e-7 in log_scale alone.
+
+Coordinates for neurons: a shared subspace, and for each one the rest of its first direction.
+
+Neurons that feel each other: what they put out together, and how that moves each of them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from extremal.models import PReLUNet
+from extremal.models.activations import relu_power
+from extremal.train.flow.runge_kutta import State
+from extremal.train.losses import Loss
+
+if TYPE_CHECKING:  # Fields are made of the coordinates of this file.
+    from extremal.train.flow.cluster_field import Clusters
+    from extremal.train.flow.sample_field import Samples
+
+_NOTHING = 1e-9  # a rest shorter than this is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """u_j = z_j basis + beta_j rest_j, held as the row (z_j, beta_j) of a `place` (h, r + 1).
+
+    `basis` (r, dim) has orthonormal rows; `rest` (h, dim) holds unit rows orthogonal to them, or
+    zeros where a neuron starts within their span. Gradients on Gaussian clusters keep u in there
+    (Stein's lemma); on other data the share of a gradient that lies off it is to be looked at.
+    """
+
+    basis: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, directions: Tensor, basis: Tensor) -> tuple[Frame, Tensor]:
+        """The frame of neurons that start at `directions` (h, dim), and their first place."""
+        inside = directions @ basis.T
+        rest = directions - inside @ basis
+        beta = torch.linalg.vector_norm(rest, dim=1, keepdim=True)
+        beta = torch.where(beta > _NOTHING, beta, 0.0)
+        unit = torch.where(beta > 0, rest / torch.where(beta > 0, beta, 1.0), 0.0)
+        return cls(basis, unit), torch.cat([inside, beta], 1)
+
+    def lift(self, place: Tensor) -> Tensor:
+        """Unit vectors (h, dim)."""
+        return place[:, :-1] @ self.basis + place[:, -1:] * self.rest
+
+    def mean(self, share: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
+        """Means of directions within the basis, (k, r), and the whole means' lengths, (k, 1)."""
+        inside = share @ place[:, :-1]
+        rest = (share * place[:, -1]) @ self.rest
+        return inside, (inside.square().sum(1) + rest.square().sum(1)).sqrt()[:, None]
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Rows of length one."""
+    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+
+
+_BLOCK = 4096  # points at a time
+
+
+def turn(pull: Tensor, growth: Tensor, state: State, angles: Angles) -> State:
+    """The right-hand side for (place, theta): the pull across u, and the growth g."""
+    place, theta = state
+    return angles.ratio(theta)[:, None] * across(pull, place), growth
+
+
+def across(pull: Tensor, place: Tensor) -> Tensor:
+    """The part of the pull that turns a neuron, (h, r + 1)."""
+    radial = (pull * place).sum(1, keepdim=True) / place.square().sum(1, keepdim=True)
+    return pull - radial * place
+
+
+@dataclass(frozen=True, eq=False)
+class Together:
+    """What the flow of all neurons is made of; their states are (place (h, r + 1), theta (h,)).
+
+    `rate` is how much faster time runs than with the mean loss.
+    """
+
+    field: Clusters | Samples
+    angles: Angles
+    loss: Loss
+    rate: float
+
+    def outputs(self, state: State) -> Tensor:
+        """f at the field's clusters (K,) or samples (n,)."""
+        return self.field.outputs(state[0], self.angles.contribution(state[1]))
+
+    def side(self, state: State) -> State:
+        """The right-hand side, with the outputs that the neurons have."""
+        push = self.field.push(self.loss, self.outputs(state), self.rate)
+        return turn(*self.field.pull(state[0], push), state, self.angles)
+
+    def at(self, x: Tensor, state: State) -> Tensor:
+        """f at points (n, dim), whatever the field is, (n,)."""
+        directions = self.field.frame.lift(state[0]).T.to(x.dtype)
+        weight = self.angles.contribution(state[1]).to(x.dtype)
+        parts = [relu_power(part @ directions, self.field.p) @ weight for part in x.split(_BLOCK)]
+        return torch.cat(parts).double()
+
 
 _LOG_2 = math.log(2.0)
 _BALANCED = 1e-12  # relative difference of |v| and ||w|| below which a neuron counts as balanced

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.train.frame import unit
+from extremal.train.flow.neuron_dynamics import unit
 
 _HALVINGS = 8  # of the reach within which neurons gather
 

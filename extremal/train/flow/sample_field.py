@@ -14,8 +14,8 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models.activations import relu_power_with_slope
+from extremal.train.flow.neuron_dynamics import Frame
 from extremal.train.flow.neuron_groups import Groups
-from extremal.train.frame import Frame
 from extremal.train.losses import Loss, pushes
 
 _CHUNK = 1 << 18  # entries of a block of (neurons, samples): a megabyte, for the cache

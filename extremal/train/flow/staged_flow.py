@@ -19,12 +19,11 @@ from extremal.train.flow.alignment_stage import Quiet
 from extremal.train.flow.cluster_field import Clusters
 from extremal.train.flow.coupled_stage import Waking
 from extremal.train.flow.fitting_stage import Late
-from extremal.train.flow.neuron_dynamics import from_polar, to_polar
+from extremal.train.flow.neuron_dynamics import Together, from_polar, to_polar
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.flow.runge_kutta import Counts, State, Stepper
 from extremal.train.flow.sample_field import Samples
 from extremal.train.losses import Loss
-from extremal.train.together import Together
 
 _FITS = 0.6  # of the first loss: the data are being fitted
 _NO_CHANGES = {"change": 0.0, "bound": 0.0, "residual": 0.0}

@@ -10,8 +10,7 @@ from torch import Tensor, nn
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.flow.runge_kutta import DORMAND, Counts, State, Stepper
-from extremal.train.gradient import all_outputs, loss_and_gradient, trainable
-from extremal.train.losses import Loss
+from extremal.train.losses import Loss, all_outputs, loss_and_gradient, trainable
 
 
 class PlainFlow:

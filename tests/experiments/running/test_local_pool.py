@@ -115,8 +115,8 @@ def test_an_interrupt_ends_the_processes_at_once_and_quietly(
 
 SCRIPT = """
 import sys
-from extremal.experiments import Store, run
 sys.path.insert(0, {root!r})
+from extremal.experiments import Store, run
 from tests.experiments import toy
 print("begun", flush=True)
 run([toy.trial(level) for level in range(3)], Store({store!r}), jobs=2)
