@@ -20,7 +20,7 @@ from extremal import attack, certify, data, models, train
 from extremal.certify.l2_radius import bisected_radii, l2_task
 from extremal.certify.linear_bounds import linear_bound
 from extremal.certify.lipschitz import lipschitz_bound
-from extremal.certify.reduced_networks import stand_ins
+from extremal.certify.reduced_networks import reduced_versions
 
 SETTINGS: dict[str, Any] = {
     "mnist": {"points": 500, "powers": [1, 2, 3, 4], "radii": [0.5, 1.0], "boxed points": 100},
@@ -63,7 +63,7 @@ def _mnist(p: float, ratios: dict[str, float], figures: dict[str, Any]) -> None:
     certifying, certificate = _timed(lambda: certify.certificate(net, x, y, attacked=broken.x_adv))
     lower, upper = certificate.radius, broken.radius
     rows = torch.nonzero(upper > 0).squeeze(1)
-    itself = stand_ins(net)[-1]
+    itself = reduced_versions(net)[-1]
     nothing = torch.zeros(len(rows), dtype=torch.float64)
     task, limit = l2_task(itself, x[rows], y[rows], nothing, broken.x_adv[rows])
     quick = {

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from extremal import data, models, train
-from extremal.train.optimisers import descend
+from extremal.train.optimisers import fused_sgd_step
 
 SETTINGS = {"dim": 1000, "width": 2000, "batch": 100, "p": [1.0, 3.0], "init": 1e-7, "repeats": 15}
 
@@ -64,7 +64,7 @@ def _steps(p: float) -> dict[str, float]:
         torch.exp(-y * (hidden @ v.T).squeeze(1)).mean().backward()
         optimiser.step()
 
-    return _alternate(torch=plain, ours=lambda: descend(net, x, y, loss, 0.2))
+    return _alternate(torch=plain, ours=lambda: fused_sgd_step(net, x, y, loss, 0.2))
 
 
 def _autograd(net: models.PReLUNet, x: torch.Tensor, y: torch.Tensor, loss: train.Loss) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor
 from extremal import _check, attack, certify
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, evaluate
-from extremal.models import Explicit, Kaiming, PReLUNet, Preparation, load_noted, save
+from extremal.models import Explicit, Kaiming, PReLUNet, Preparation, load_with_note, save
 from extremal.train import adam
 
 Array = NDArray[Any]
@@ -183,7 +183,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @classmethod
     def load(cls, path: str | Path) -> PReLUClassifier:
         """Read a classifier that `save` wrote; any other file is a ValueError."""
-        net, note = load_noted(path)
+        net, note = load_with_note(path)
         rule = "hold a classifier that `save` wrote"
         _check.require(isinstance(net, PReLUNet), "path", rule, path)
         assert isinstance(net, PReLUNet)

@@ -25,7 +25,7 @@ from distributed.cli import dask_scheduler, dask_worker
 
 import extremal as ex
 from extremal.cli.main import app
-from extremal.data.named_datasets import TABLE
+from extremal.data.named_datasets import DATASETS
 from tools.tables import ROOT
 
 PAGES = [
@@ -125,9 +125,9 @@ def check(arguments: list[str]) -> None:
         assert (ROOT / "bench" / f"{params['name']}.py").is_file()
     if name in {"evaluate", "certify"}:
         data = Path(str(params["data"]))
-        assert data.name in TABLE or data.suffix in {".npz", ".safetensors"}
+        assert data.name in DATASETS or data.suffix in {".npz", ".safetensors"}
     if name in {"data fetch", "data path"}:
-        assert params["name"] in TABLE
+        assert params["name"] in DATASETS
 
 
 def words(command: str) -> list[str]:

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from extremal import attack, certify
 from extremal.attack import minimal
-from extremal.models import Grouped, load_noted, save
+from extremal.models import Grouped, load_with_note, save
 from extremal.sklearn import PReLUClassifier
 
 
@@ -207,7 +207,7 @@ def test_other_model_files_hold_no_classifier(blobs, tmp_path, note):
     path = tmp_path / "net.safetensors"
     if note == "grouped":
         model.save(path)
-        save(Grouped(model.net_, torch.tensor([0, 0, 1])), path, note=load_noted(path)[1])
+        save(Grouped(model.net_, torch.tensor([0, 0, 1])), path, note=load_with_note(path)[1])
     else:
         save(model.net_, path, note=note)
     with pytest.raises(ValueError, match="path must hold a classifier that `save` wrote, got"):

@@ -2,7 +2,7 @@
 
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
-from extremal.attack.adapters.unit_box import Flat, as_classes, as_module
+from extremal.attack.adapters.unit_box import Flat, as_module, class_labels
 from extremal.attack.attack_result import AttackResult, AttackViolation, verified, worst
 from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import Ball
@@ -18,11 +18,11 @@ from extremal.attack.ensemble import (
 from extremal.attack.fab import boundary
 from extremal.attack.gradient_free_search import random_search
 from extremal.attack.mixture_rays import (
-    along,
     average_direction,
     center_directions,
     known_clusters,
-    structured,
+    mixture_attack,
+    ray_attack,
 )
 from extremal.attack.projected_gradient_descent import Guided, guided, pgd, published_pgd, radii_pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
@@ -37,28 +37,28 @@ __all__ = [
     "Flat",
     "Guided",
     "accuracy_curve",
-    "along",
     "apgd",
-    "as_classes",
     "as_module",
     "auto_attack",
     "average_direction",
     "boundary",
     "center_directions",
+    "class_labels",
     "everything",
     "foolbox_attack",
     "guided",
     "known_clusters",
     "linear_steps",
     "minimal",
+    "mixture_attack",
     "pgd",
     "published",
     "published_pgd",
     "radii_pgd",
     "random_search",
+    "ray_attack",
     "run",
     "shortest",
-    "structured",
     "verified",
     "worst",
 ]

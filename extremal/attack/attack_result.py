@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import Ball
-from extremal.models import MLP, ConvPReLU, DeepPReLU, Grouped, PReLUNet, double, margin
+from extremal.models import MLP, ConvPReLU, DeepPReLU, Grouped, PReLUNet, float64_copy, margin
 
 _SIZED = PReLUNet | MLP | DeepPReLU | ConvPReLU  # networks that say how many coordinates they take
 
@@ -46,8 +46,8 @@ def verified(
     _check.require(same, "x_adv", f"be like x, {x.dtype} {tuple(x.shape)}", seen)
     x_adv = x_adv.detach()
     ball.bounds(x)
-    sizes = checked_norms(x, x_adv, ball, name)
-    twin = double(net)
+    sizes = norms_within(x, x_adv, ball, name)
+    twin = float64_copy(net)
     clean = _margins(twin, x, y)
     _check.require(not bool(clean.isnan().any()), "net(x)", "not be NaN", "NaN")
     wrong = clean <= 0
@@ -86,7 +86,7 @@ def _margins(twin: nn.Module, points: Tensor, y: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
-def checked_norms(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:
+def norms_within(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:
     """The float64 norms (n,) of x_adv - x, once nothing is found to be out of bounds."""
     _refuse(~torch.isfinite(x_adv).all(1), name, "returned NaN or infinite entries")
     gaps = (x_adv[at].double() - x[at].double() for at in batches(len(x), BATCH))

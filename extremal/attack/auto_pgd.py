@@ -19,10 +19,10 @@ from extremal.attack.attack_result import (
     check_points,
     verified,
 )
-from extremal.attack.auto_pgd_ascent import Momentum, Rule, Sparse, Task, ascend
+from extremal.attack.auto_pgd_ascent import AscentProblem, Momentum, Rule, Sparse, ascend
 from extremal.attack.ball import Ball
 from extremal.attack.objectives import OBJECTIVES, likely_targets
-from extremal.attack.surrogate import clearly_broken, search_copy
+from extremal.attack.surrogate import stopping_margin, surrogate_network
 from extremal.models import output_margins
 
 # Radii, in units of the ball's, and shares of the steps (Croce & Hein 2021, Section 4.2).
@@ -75,7 +75,7 @@ def apgd(
     )
     _check.generator("generator", generator)
     _check.integer("batch", batch, minimum=1)
-    twin = search_copy(net, x)
+    twin = surrogate_network(net, x)
     x_adv = torch.empty_like(x)
     with Bar("apgd", len(x), progress) as bar:
         for rows in batches(len(x), batch):
@@ -94,13 +94,13 @@ def _attacked(
     with torch.no_grad():
         out = net(x)
     lowest, least = output_margins(out, y), torch.zeros_like(x)
-    enough = clearly_broken(lowest)
+    enough = stopping_margin(lowest)
     for start, target in _runs(settings, likely_targets(out, y, settings.targets)):
         rows = torch.nonzero(~(lowest <= enough)).squeeze(1)
         if len(rows) == 0:
             break
         aim = None if target is None else target[rows]
-        task = Task(x[rows], y[rows], ball.take(rows), aim, settings.objective)
+        task = AscentProblem(x[rows], y[rows], ball.take(rows), aim, settings.objective)
         delta, margin = _run(net, task, settings.steps, start, g)
         better = margin < lowest[rows]
         lowest[rows[better]] = margin[better]
@@ -115,7 +115,7 @@ def _runs(settings: _Settings, targets: list[Tensor | None]) -> Iterator[tuple[s
 
 
 def _run(
-    net: nn.Module, task: Task, steps: int, start: str, g: torch.Generator
+    net: nn.Module, task: AscentProblem, steps: int, start: str, g: torch.Generator
 ) -> tuple[Tensor, Tensor]:
     """The perturbations of least margin, and that margin, of one run."""
     norm, x, left = task.ball.norm, task.x, steps

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from extremal.attack.ball import Ball
-from extremal.attack.objectives import Ascent, objective_gradient
+from extremal.attack.objectives import ObjectiveValues, objective_gradient
 from extremal.attack.projection import sorted_rows
-from extremal.attack.surrogate import clearly_broken
+from extremal.attack.surrogate import stopping_margin
 
 _INERTIA = 0.75  # alpha: weight of the new step against the last one
 _RISES = 0.75  # rho: share of steps that must have risen for the step length to stay
@@ -27,7 +27,7 @@ _SHORTEST = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Pace:
+class MomentumState:
     """What `Momentum` keeps of each point since its last checkpoint."""
 
     step: Tensor  # (n, 1)
@@ -53,12 +53,12 @@ class Momentum:
             before, share = share, share + max(share - before - 3, 6)
         return found
 
-    def begin(self, task: Task, delta: Tensor, now: Ascent) -> Pace:
+    def begin(self, task: AscentProblem, delta: Tensor, now: ObjectiveValues) -> MomentumState:
         step = (2.0 * task.ball.radii(task.x)).to(delta.dtype).unsqueeze(1)
         never = torch.zeros_like(now.value, dtype=torch.bool)
-        return Pace(step, torch.zeros_like(now.value), now.value, never)
+        return MomentumState(step, torch.zeros_like(now.value), now.value, never)
 
-    def propose(self, climb: Climb) -> Tensor:
+    def propose(self, climb: AscentState) -> Tensor:
         ball, delta = climb.task.ball, climb.delta
         around = ball.around(climb.task.x)
         upward = ball.steepest(around.unblocked(climb.now.gradient, delta))
@@ -69,22 +69,22 @@ class Momentum:
         begun = climb.move.any(1, keepdim=True)
         return torch.where(begun, around.project(moved), aim)
 
-    def note(self, climb: Climb, now: Ascent) -> Pace:
+    def note(self, climb: AscentState, now: ObjectiveValues) -> MomentumState:
         rose = (now.value > climb.now.value).to(now.value.dtype)
-        pace: Pace = climb.memory
+        pace: MomentumState = climb.memory
         return replace(pace, rises=pace.rises + rose)
 
-    def review(self, climb: Climb, window: int) -> Climb:
-        pace: Pace = climb.memory
+    def review(self, climb: AscentState, window: int) -> AscentState:
+        pace: MomentumState = climb.memory
         idle = ~pace.halved & (climb.top.value <= pace.mark)
         halve = (pace.rises < _RISES * window) | idle
         step = torch.where(halve.unsqueeze(1), 0.5 * pace.step, pace.step)
-        new = Pace(step, torch.zeros_like(pace.rises), climb.top.value, halve)
+        new = MomentumState(step, torch.zeros_like(pace.rises), climb.top.value, halve)
         return replace(back_to_best(climb, halve), memory=new)
 
 
 @dataclass(frozen=True, eq=False)
-class Thrift:
+class SparseState:
     """What `Sparse` keeps of each point."""
 
     step: Tensor  # (n, 1)
@@ -110,16 +110,16 @@ class Sparse:
         every = max(1, int(_SPARSE_CHECKS * steps))
         return list(range(every, steps + 1, every))
 
-    def begin(self, task: Task, delta: Tensor, now: Ascent) -> Thrift:
+    def begin(self, task: AscentProblem, delta: Tensor, now: ObjectiveValues) -> SparseState:
         step = task.ball.radii(task.x).to(delta.dtype).unsqueeze(1)
         dim = delta.shape[1]
         if self._fresh:
             count = torch.full((len(delta),), int(_FIRST_SHARE * dim), device=delta.device)
-            return Thrift(step, step, count.clamp(min=1), torch.full_like(count, dim))
+            return SparseState(step, step, count.clamp(min=1), torch.full_like(count, dim))
         support = (delta != 0).sum(1)
-        return Thrift(step, step, _fewer(support), support)
+        return SparseState(step, step, _fewer(support), support)
 
-    def propose(self, climb: Climb) -> Tensor:
+    def propose(self, climb: AscentState) -> Tensor:
         around, thrift = climb.task.ball.around(climb.task.x), climb.memory
         gradient = around.unblocked(climb.now.gradient, climb.delta)
         size = gradient.abs()
@@ -128,17 +128,17 @@ class Sparse:
         number = signs.abs().sum(1, keepdim=True).clamp(min=1.0)
         return around.project(climb.delta + thrift.step * signs / number)
 
-    def note(self, climb: Climb, now: Ascent) -> Thrift:
-        thrift: Thrift = climb.memory
+    def note(self, climb: AscentState, now: ObjectiveValues) -> SparseState:
+        thrift: SparseState = climb.memory
         return thrift
 
-    def review(self, climb: Climb, window: int) -> Climb:
-        thrift: Thrift = climb.memory
+    def review(self, climb: AscentState, window: int) -> AscentState:
+        thrift: SparseState = climb.memory
         support = (climb.best != 0).sum(1)
         fell = support < 0.95 * thrift.support
         shorter = torch.maximum(thrift.step / _SPARSER, _SHORTEST * thrift.most)
         step = torch.where(fell.unsqueeze(1), thrift.most, shorter)
-        new = Thrift(step, thrift.most, _fewer(support), support)
+        new = SparseState(step, thrift.most, _fewer(support), support)
         return replace(back_to_best(climb, fell), memory=new)
 
 
@@ -151,7 +151,7 @@ _ROWS = 256  # points at a time in a rule, so that what it makes of them stays i
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class AscentProblem:
     """Points (n, dim) to attack, within what, and toward which class where there is a target."""
 
     x: Tensor
@@ -160,22 +160,22 @@ class Task:
     target: Tensor | None
     objective: str
 
-    def look(self, net: nn.Module, delta: Tensor) -> Ascent:
+    def look(self, net: nn.Module, delta: Tensor) -> ObjectiveValues:
         """The objective at x + delta."""
         return objective_gradient(net, self.x + delta, self.y, self.objective, self.target)
 
 
 @dataclass(frozen=True, eq=False)
-class Climb:
+class AscentState:
     """An ascent under way."""
 
-    task: Task
+    task: AscentProblem
     rows: Tensor  # (n,): places of these points among those it began with
     delta: Tensor  # (n, dim)
     move: Tensor  # (n, dim): the step that led to delta
-    now: Ascent  # at delta
+    now: ObjectiveValues  # at delta
     best: Tensor  # (n, dim): the perturbation of largest objective so far
-    top: Ascent  # at best
+    top: ObjectiveValues  # at best
     memory: Any  # what the rule keeps of each point, a dataclass of tensors
 
 
@@ -185,21 +185,21 @@ class Rule(Protocol):
     def checkpoints(self, steps: int) -> list[int]:
         """The step numbers, ascending, after which `review` is called."""
 
-    def begin(self, task: Task, delta: Tensor, now: Ascent) -> Any:
+    def begin(self, task: AscentProblem, delta: Tensor, now: ObjectiveValues) -> Any:
         """The memory at the start."""
 
-    def propose(self, climb: Climb) -> Tensor:
+    def propose(self, climb: AscentState) -> Tensor:
         """The next perturbations, (n, dim), in the ball and the box."""
 
-    def note(self, climb: Climb, now: Ascent) -> Any:
+    def note(self, climb: AscentState, now: ObjectiveValues) -> Any:
         """The memory after a step to where the objective is `now`."""
 
-    def review(self, climb: Climb, window: int) -> Climb:
+    def review(self, climb: AscentState, window: int) -> AscentState:
         """The ascent to go on with, `window` steps after the last review."""
 
 
 def ascend(
-    net: nn.Module, task: Task, delta: Tensor, steps: int, rule: Rule, *, stop: bool
+    net: nn.Module, task: AscentProblem, delta: Tensor, steps: int, rule: Rule, *, stop: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Climb for `steps` steps from `delta`.
 
@@ -209,9 +209,9 @@ def ascend(
     now = task.look(net, delta)
     memory = rule.begin(task, delta, now)
     rows = torch.arange(len(delta), device=delta.device)
-    climb = Climb(task, rows, delta, torch.zeros_like(delta), now, delta, now, memory)
+    climb = AscentState(task, rows, delta, torch.zeros_like(delta), now, delta, now, memory)
     best, least, lowest = delta.clone(), delta.clone(), now.margin.clone()
-    enough = clearly_broken(now.margin)
+    enough = stopping_margin(now.margin)
     checks, last = rule.checkpoints(steps), 0
     for step in range(1, steps + 1):
         if stop:
@@ -229,7 +229,7 @@ def ascend(
     return best, least, lowest
 
 
-def back_to_best(climb: Climb, rows: Tensor) -> Climb:
+def back_to_best(climb: AscentState, rows: Tensor) -> AscentState:
     """The ascent with the points where `rows` (n,) is set put back at their best, without speed."""
     where = rows.unsqueeze(1)
     return dataclasses.replace(
@@ -257,7 +257,7 @@ def _chosen_part(part: Any, keep: Tensor | slice) -> Any:
     return chosen(part, keep) if dataclasses.is_dataclass(part) else part
 
 
-def _advanced(net: nn.Module, rule: Rule, climb: Climb) -> Climb:
+def _advanced(net: nn.Module, rule: Rule, climb: AscentState) -> AscentState:
     blocks = (slice(first, first + _ROWS) for first in range(0, len(climb.rows), _ROWS))
     delta = torch.cat([rule.propose(chosen(climb, block)) for block in blocks])
     now = climb.task.look(net, delta)
@@ -273,9 +273,9 @@ def _advanced(net: nn.Module, rule: Rule, climb: Climb) -> Climb:
     )
 
 
-def _merged(rows: Tensor, first: Ascent, second: Ascent) -> Ascent:
+def _merged(rows: Tensor, first: ObjectiveValues, second: ObjectiveValues) -> ObjectiveValues:
     """`first` where `rows` is set, else `second`."""
-    return Ascent(
+    return ObjectiveValues(
         torch.where(rows, first.value, second.value),
         torch.where(rows.unsqueeze(1), first.gradient, second.gradient),
         torch.where(rows, first.margin, second.margin),

@@ -126,9 +126,9 @@ class Ball:
         _check_pair("delta", delta, x)
         return self.around(x).project(delta)
 
-    def around(self, x: Tensor) -> Around:
+    def around(self, x: Tensor) -> PreparedBall:
         """What an ascent asks of the ball around x (n, dim) step after step, looked at once."""
-        return Around(self.norm, self.radii(x).unsqueeze(1), self.bounds(x))
+        return PreparedBall(self.norm, self.radii(x).unsqueeze(1), self.bounds(x))
 
     def steepest(self, gradient: Tensor) -> Tensor:
         """argmax of <gradient, d> over ||d|| <= 1, (n, dim); zero where the gradient is.
@@ -196,7 +196,7 @@ class Ball:
 
 
 @dataclass(frozen=True, eq=False)
-class Around:
+class PreparedBall:
     """A ball around given points, whose perturbations delta (n, dim) are taken as they come."""
 
     norm: str

@@ -19,11 +19,11 @@ from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import NORMS, Ball
 from extremal.attack.fab import boundary
 from extremal.attack.gradient_free_search import random_search
-from extremal.attack.mixture_rays import known_clusters, structured, two_classes
+from extremal.attack.mixture_rays import known_clusters, mixture_attack, two_classes
 from extremal.attack.projected_gradient_descent import pgd, published_pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
-from extremal.data import Clusters, Dataset
+from extremal.data import Dataset, GaussianClusters
 from extremal.data.dataset import Box
 from extremal.models import is_shallow
 
@@ -106,7 +106,7 @@ def accuracy_curve(
 
 
 # Of points, labels, ball, their places among all points, and whom to tell of progress.
-Part = Callable[[Tensor, Tensor, Ball, Tensor, Progress], AttackResult]
+AttackStep = Callable[[Tensor, Tensor, Ball, Tensor, Progress], AttackResult]
 
 # The length of all of PGD's steps together, in radii. From zero at radius 0.9, 100 steps left 99 %
 # of 1000 samples standing on F^(3) with 2.5, 49 % with 10.
@@ -124,7 +124,7 @@ def run(
     radius: float | Tensor,
     box: Box | None = None,
     steps: int = 100,
-    mixture: Clusters | None = None,
+    mixture: GaussianClusters | None = None,
     group: Tensor | None = None,
     generator: torch.Generator,
     batch: int = BATCH,
@@ -206,8 +206,8 @@ def minimal(
 
 
 def _shallow_parts(
-    net: nn.Module, mixture: Clusters | None, group: Tensor | None, batch: int
-) -> Iterator[Part]:
+    net: nn.Module, mixture: GaussianClusters | None, group: Tensor | None, batch: int
+) -> Iterator[AttackStep]:
     """The attacks on a network whose neurons can be seen."""
     if mixture is not None:
         yield _closed_forms(net, mixture, group, batch)
@@ -216,17 +216,17 @@ def _shallow_parts(
 
 def _general_parts(
     net: nn.Module,
-    mixture: Clusters | None,
+    mixture: GaussianClusters | None,
     group: Tensor | None,
     steps: int,
     batch: int,
     generator: torch.Generator,
-) -> Iterator[Part]:
+) -> Iterator[AttackStep]:
     """The attacks on a network of which only outputs and gradients are known."""
     if mixture is not None:
         yield _closed_forms(net, mixture, group, batch)
 
-    def descend(start: str) -> Part:
+    def descend(start: str) -> AttackStep:
         return lambda x, y, ball, _, told: pgd(
             net,
             x,
@@ -240,7 +240,7 @@ def _general_parts(
             progress=told,
         )
 
-    def ascend(objective: str, targets: int) -> Part:
+    def ascend(objective: str, targets: int) -> AttackStep:
         return lambda x, y, ball, _, told: apgd(
             net,
             x,
@@ -264,10 +264,12 @@ def _general_parts(
     )
 
 
-def _closed_forms(net: nn.Module, mixture: Clusters, group: Tensor | None, batch: int) -> Part:
+def _closed_forms(
+    net: nn.Module, mixture: GaussianClusters, group: Tensor | None, batch: int
+) -> AttackStep:
     def attack(x: Tensor, y: Tensor, ball: Ball, rows: Tensor, _: Progress) -> AttackResult:
         own = None if group is None else group[rows.to(group.device)]
-        return structured(net, x, y, mixture, own, ball, batch=batch)
+        return mixture_attack(net, x, y, mixture, own, ball, batch=batch)
 
     return attack
 

@@ -15,12 +15,12 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.attack_result import BATCH, AttackResult, batches, check_points, verified
 from extremal.attack.ball import Ball
-from extremal.attack.linear_problems import nearest
+from extremal.attack.linear_problems import smallest_move
 from extremal.attack.objectives import likely_targets, objective_gradient
 from extremal.attack.projection import norms
-from extremal.attack.surrogate import search_copy
+from extremal.attack.surrogate import surrogate_network
 from extremal.data.dataset import Box
-from extremal.models import double, margin
+from extremal.models import float64_copy, margin
 
 _HALVINGS = 25
 _SHARES = (1.0, 1.0, 0.5, 0.5, 0.2, 0.2, 0.1, 0.1)  # of the way, in the steps of the polish
@@ -80,7 +80,7 @@ def polished(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, best: Best) -> Be
         part, labels, delta = x[rows], y[rows], best.delta[rows]
         seen = objective_gradient(net, part + delta, labels, "margin")
         height = seen.margin + (seen.gradient * delta).sum(1)
-        origin = nearest(seen.gradient, height, ball.norm, ball.bounds(part))
+        origin = smallest_move(seen.gradient, height, ball.norm, ball.bounds(part))
         aim = delta + share * (bounded(origin, ball) - delta)
         size = ball.norms(aim)
         longer = (best.size[rows] / torch.where(size > 0, size, 1.0)).clamp(min=1.0, max=2.0)
@@ -119,7 +119,7 @@ def just_broken(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball)
     A search in float32 ends so near the boundary that float64 may put it on the other side. Where
     even 1 % does not help, `delta` is left as it is.
     """
-    judge, share = double(net), torch.zeros_like(delta[:, 0])
+    judge, share = float64_copy(net), torch.zeros_like(delta[:, 0])
     for longer in _LONGER:
         trial = torch.where(share > 0, share, longer)
         share = torch.where(_broken(judge, x, y, trial, delta, ball), trial, 0.0)
@@ -192,7 +192,7 @@ def boundary(
     ball = Ball(norm, limit, box)
     ball.bounds(x)
     known = _check_start(start, x, ball)
-    twin, judge = search_copy(net, x), double(net)
+    twin, judge = surrogate_network(net, x), float64_copy(net)
     x_adv = torch.empty_like(x)
     with Bar("boundary", len(x), progress) as bar:
         for rows in batches(len(x), batch):
@@ -242,9 +242,9 @@ def _next(delta: Tensor, gap: Tensor, upward: Tensor, over: float, x: Tensor, ba
     moved = None if bounds is None else (bounds[0] - delta, bounds[1] - delta)
     if moved is not None:
         moved = moved[0].clamp(max=0.0), moved[1].clamp(min=0.0)
-    near = bounded(nearest(upward, gap, ball.norm, moved), ball)
+    near = bounded(smallest_move(upward, gap, ball.norm, moved), ball)
     height = gap + (upward * delta).sum(1)
-    origin = bounded(nearest(upward, height, ball.norm, bounds), ball)
+    origin = bounded(smallest_move(upward, height, ball.norm, bounds), ball)
     step, far = norms(near, ball.norm), norms(origin, ball.norm)
     share = (step / (step + far).clamp(min=1e-300)).clamp(max=_BIAS).to(x.dtype).unsqueeze(1)
     return (1.0 - share) * (delta + over * near) + share * over * origin

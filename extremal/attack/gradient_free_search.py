@@ -17,7 +17,7 @@ from extremal.attack.attack_result import (
 )
 from extremal.attack.ball import Ball
 from extremal.attack.projection import ORDERS
-from extremal.attack.surrogate import clearly_broken, search_copy
+from extremal.attack.surrogate import stopping_margin, surrogate_network
 from extremal.models import margin
 
 _FIRST_SHARE = 0.8
@@ -51,7 +51,7 @@ def random_search(
     _check.integer("steps", steps, minimum=1)
     _check.generator("generator", generator)
     _check.integer("batch", batch, minimum=1)
-    twin = search_copy(net, x)
+    twin = surrogate_network(net, x)
     x_adv = torch.empty_like(x)
     with Bar("random search", len(x), progress) as bar, torch.no_grad():
         for rows in batches(len(x), batch):
@@ -67,7 +67,7 @@ def _search(
 ) -> Tensor:
     """The perturbations (n, dim) of least margin that the search meets."""
     best, lowest = torch.zeros_like(x), margin(net, x, y)
-    enough = clearly_broken(lowest)
+    enough = stopping_margin(lowest)
     for step in range(steps):
         rows = torch.nonzero(lowest > enough).squeeze(1)
         if len(rows) == 0:

@@ -16,18 +16,18 @@ from torch import Tensor
 
 from extremal.attack.projection import (
     Bounds,
-    clipped_scale,
     falling_order,
+    l2_box_scale,
     room_along,
     rounded_down,
-    shrunk,
+    scaled_inside,
 )
 
 _PASSES = 50  # it takes a handful; each one clips more coordinates
 _WORTH = 0.7  # a share of rows that still move, below which the others are left out
 
 
-def nearest(gradient: Tensor, need: Tensor, norm: str, bounds: Bounds | None) -> Tensor:
+def smallest_move(gradient: Tensor, need: Tensor, norm: str, bounds: Bounds | None) -> Tensor:
     """The smallest d in `norm` ("l1", "l2", "linf") with <gradient, d> >= need, (n, dim)."""
     wanted = need.clamp(min=0.0).unsqueeze(1)
     size = gradient.abs()
@@ -129,9 +129,9 @@ def maximum_l2(gradient: Tensor, radius: Tensor, bounds: Bounds | None) -> Tenso
     """clip(t g) with the t at which its norm is the radius; every room filled if none is."""
     unit = steepest(gradient, "l2")
     if bounds is None:
-        return shrunk(unit * radius.to(unit.dtype), "l2", radius)
-    t = clipped_scale(unit.abs(), room_along(unit, bounds), radius)
-    return shrunk(torch.clamp(t.to(unit.dtype) * unit, *bounds), "l2", radius)
+        return scaled_inside(unit * radius.to(unit.dtype), "l2", radius)
+    t = l2_box_scale(unit.abs(), room_along(unit, bounds), radius)
+    return scaled_inside(torch.clamp(t.to(unit.dtype) * unit, *bounds), "l2", radius)
 
 
 def maximum_l1(gradient: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
@@ -146,7 +146,7 @@ def maximum_l1(gradient: Tensor, radius: Tensor, bounds: Bounds | None) -> Tenso
     rows = torch.nonzero(~spent).squeeze(1)
     if len(rows) > 0:
         filled[rows], _ = _filled(gradient[rows], room[rows], radius[rows], gradient.shape[1])
-    return shrunk(gradient.sign() * filled, "l1", radius)
+    return scaled_inside(gradient.sign() * filled, "l1", radius)
 
 
 def _filled(gradient: Tensor, room: Tensor, radius: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -19,14 +19,14 @@ from extremal.attack.attack_result import (
     worst,
 )
 from extremal.attack.ball import Ball
-from extremal.attack.surrogate import clearly_broken, search_copy
-from extremal.data import Clusters, Dataset
+from extremal.attack.surrogate import stopping_margin, surrogate_network
+from extremal.data import Dataset, GaussianClusters
 from extremal.models import margin
 
 FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
-def average_direction(mixture: Clusters) -> Tensor:
+def average_direction(mixture: GaussianClusters) -> Tensor:
     """d_0 along the sum of the positive centres minus that of the negative ones, (dim,), of norm 1.
 
     Zero where these sums are the same, so that there is no such direction.
@@ -40,7 +40,7 @@ def average_direction(mixture: Clusters) -> Tensor:
 
 
 def center_directions(
-    mixture: Clusters, group: Tensor, *, dtype: torch.dtype = torch.float64
+    mixture: GaussianClusters, group: Tensor, *, dtype: torch.dtype = torch.float64
 ) -> Iterator[Tensor]:
     """-mu_k + mu_l, of norm 1, for each point's own centre k and each opposing l in turn.
 
@@ -60,7 +60,7 @@ def center_directions(
     return (nn.functional.normalize(centers[other] - centers[group]) for other in opposing)
 
 
-def along(
+def ray_attack(
     net: nn.Module,
     x: Tensor,
     y: Tensor,
@@ -85,10 +85,10 @@ def along(
     _check.integer("batch", batch, minimum=1)
     rule = "be a tensor, or tensors one after the other"
     _check.instance("directions", directions, Iterable, rule)
-    twin = search_copy(net, x)
+    twin = surrogate_network(net, x)
     with torch.no_grad():
         start = torch.cat([margin(twin, x[at], y[at]) for at in batches(len(x), batch)])
-        found = _Found.nothing(x, clearly_broken(start))
+        found = _Found.nothing(x, stopping_margin(start))
         for direction in [directions] if isinstance(directions, Tensor) else directions:
             _check_direction(direction, x)
             for at in batches(len(x), batch):
@@ -101,11 +101,11 @@ def along(
     return verified(net, x, y, x_adv, ball, name)
 
 
-def structured(
+def mixture_attack(
     net: nn.Module,
     x: Tensor,
     y: Tensor,
-    mixture: Clusters,
+    mixture: GaussianClusters,
     group: Tensor | None,
     ball: Ball,
     *,
@@ -117,7 +117,7 @@ def structured(
     signed = bool((y.abs() == 1).all())
     _check.require(signed, "y", "be -1 or +1 with a mixture", "other labels")
     away = -y.unsqueeze(1).to(x.dtype) * average_direction(mixture).to(x)
-    result = along(net, x, y, away, ball, name="average", batch=batch)
+    result = ray_attack(net, x, y, away, ball, name="average", batch=batch)
     if group is None:
         return result
     group = _checked_group(mixture, group).to(x.device)
@@ -125,7 +125,7 @@ def structured(
     rule = "hold each point's subclass, which must be one of its own class"
     _check.require(matched, "group", rule, group.tolist())
     centers = center_directions(mixture, group, dtype=x.dtype)
-    return worst([result, along(net, x, y, centers, ball, name="center", batch=batch)])
+    return worst([result, ray_attack(net, x, y, centers, ball, name="center", batch=batch)])
 
 
 @dataclass(frozen=True)
@@ -189,26 +189,26 @@ def _check_direction(direction: Tensor, x: Tensor) -> None:
     _check.finite("directions", direction)
 
 
-def known_clusters(data: Dataset) -> Clusters | None:
+def known_clusters(data: Dataset) -> GaussianClusters | None:
     """What made the data, where it has the closed forms and the data have their labels."""
     if not two_classes(data.source) or not data.signed:
         return None
-    clusters: Clusters = data.source
+    clusters: GaussianClusters = data.source
     return clusters if clusters.dim == data.dim else None
 
 
 def two_classes(source: object) -> bool:
     """Whether this is something that the closed forms are for: clusters of classes -1 and +1."""
-    return isinstance(source, Clusters) and set(source.labels.tolist()) == {-1, 1}
+    return isinstance(source, GaussianClusters) and set(source.labels.tolist()) == {-1, 1}
 
 
 def _check_mixture(mixture: object) -> None:
     rule = "be Clusters of two classes, -1 and +1"
-    _check.instance("mixture", mixture, Clusters, rule)
+    _check.instance("mixture", mixture, GaussianClusters, rule)
     _check.require(two_classes(mixture), "mixture", rule, mixture)
 
 
-def _checked_group(mixture: Clusters, group: Tensor) -> Tensor:
+def _checked_group(mixture: GaussianClusters, group: Tensor) -> Tensor:
     _check_mixture(mixture)
     rule = f"be an integer (n,) tensor with entries in 0..{mixture.count - 1}"
     _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models import Analytic, check_outputs, output_margins
+from extremal.models import HasInputGradient, check_outputs, output_margins
 
 OBJECTIVES = ("cross-entropy", "margin", "dlr")
 
 
 @dataclass(frozen=True, eq=False)
-class Ascent:
+class ObjectiveValues:
     """An objective at n points."""
 
     value: Tensor  # (n,)
@@ -24,13 +24,13 @@ class Ascent:
 
 def objective_gradient(
     net: nn.Module, x: Tensor, y: Tensor, objective: str, target: Tensor | None = None
-) -> Ascent:
+) -> ObjectiveValues:
     """`objective_values` at x (n, dim), their gradient in x and the margins, by one forward pass.
 
     Analytic for a `PReLUNet` or a `PatchCNN`, by autograd for any other module.
     """
     _check.choice("objective", objective, OBJECTIVES)
-    if isinstance(net, Analytic):
+    if isinstance(net, HasInputGradient):
         out, gradient = net.input_gradient(x, lambda out: _slope(out, y, objective, target))
         out = out.squeeze(1) if net.outputs == 1 else out
         value = objective_values(out, y, objective, target)
@@ -42,7 +42,7 @@ def objective_gradient(
             (gradient,) = torch.autograd.grad(value.sum(), point)
         out, value = out.detach(), value.detach()
     gradient = torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
-    return Ascent(value, gradient, output_margins(out, y))
+    return ObjectiveValues(value, gradient, output_margins(out, y))
 
 
 def objective_values(

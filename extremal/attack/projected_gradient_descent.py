@@ -23,27 +23,32 @@ from extremal.attack.attack_result import (
     batches,
     check_ball,
     check_points,
-    checked_norms,
+    norms_within,
     verified,
 )
 from extremal.attack.ball import Ball
-from extremal.attack.surrogate import Problem, clearly_broken, problem, search_copy
+from extremal.attack.surrogate import (
+    ReducedProblem,
+    reduced_problem,
+    stopping_margin,
+    surrogate_network,
+)
 from extremal.models import (
-    Shallow,
-    best_gap,
-    double,
+    TwoLayerForm,
+    float64_copy,
     gap_gradient,
+    group_margins,
     is_shallow,
     margin_gradient,
     represented,
 )
 
 # From points (n, dim) and what says which class is theirs: margins (n,), and gradients (n, dim).
-Look = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+MarginAndGradient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False)
-class Active:
+class PgdState:
     """Points that are being attacked, and where they are."""
 
     x: Tensor
@@ -52,18 +57,18 @@ class Active:
     delta: Tensor
     length: Tensor  # (n, 1): of a step
 
-    def take(self, rows: Tensor | slice) -> Active:
+    def take(self, rows: Tensor | slice) -> PgdState:
         """The chosen points."""
         ball = self.ball.take(rows)
-        return Active(self.x[rows], self.y[rows], ball, self.delta[rows], self.length[rows])
+        return PgdState(self.x[rows], self.y[rows], ball, self.delta[rows], self.length[rows])
 
-    def moved(self, delta: Tensor, keep: Tensor) -> Active:
+    def moved(self, delta: Tensor, keep: Tensor) -> PgdState:
         """The points to keep, at their new perturbations."""
         there = replace(self, delta=delta)
         return there if bool(keep.all()) else there.take(keep)
 
 
-def descend(look: Look, now: Active, steps: int) -> tuple[Tensor, Tensor]:
+def pgd_loop(look: MarginAndGradient, now: PgdState, steps: int) -> tuple[Tensor, Tensor]:
     """The perturbations (n, dim) of least margin along the descent, and those margins (n,).
 
     A point leaves once it is clearly broken, stands still, or goes round in a circle: once it is
@@ -76,7 +81,7 @@ def descend(look: Look, now: Active, steps: int) -> tuple[Tensor, Tensor]:
     enough, mark = None, now.delta
     for number in range(steps):
         value, gradient = look(now.x + now.delta, now.y)
-        enough = clearly_broken(value) if enough is None else enough
+        enough = stopping_margin(value) if enough is None else enough
         _note(best, lowest, rows, value, now.delta)
         delta = _step(now, gradient)
         moves = (delta != now.delta).any(1) & (delta != mark).any(1)
@@ -90,7 +95,7 @@ def descend(look: Look, now: Active, steps: int) -> tuple[Tensor, Tensor]:
     return best, lowest
 
 
-def _step(now: Active, gradient: Tensor) -> Tensor:
+def _step(now: PgdState, gradient: Tensor) -> Tensor:
     downward = -torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
     open_part = now.ball.unblocked(downward, now.delta, now.x)
     return now.ball.project(now.delta + now.length * now.ball.steepest(open_part), now.x)
@@ -141,8 +146,8 @@ def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: in
         move = ball.steepest(ball.unblocked(-gradient, delta, x))
         delta = ball.project(delta + (1 - step / total) * longest * move, x)
     x_adv = ball.land(best, x)
-    checked_norms(x, x_adv, ball, "guided")
-    twin = double(guide)
+    norms_within(x, x_adv, ball, "guided")
+    twin = float64_copy(guide)
     seen = [represented(twin, points.double()) for points in (x_adv, x, wanted)]
     gap, start = (torch.linalg.vector_norm(own - seen[2], dim=1) for own in seen[:2])
     return Guided(x_adv, gap, start)
@@ -185,7 +190,7 @@ def pgd(
     _check.integer("batch", batch, minimum=1)
     if start == "random":
         _check.generator("generator", generator)
-    every = Active(x, y, ball, _starts(x, ball, start, generator, batch), _lengths(step, x))
+    every = PgdState(x, y, ball, _starts(x, ball, start, generator, batch), _lengths(step, x))
     task = _spanned(net, x, y, ball) if start == "zero" else None
     with Bar("pgd", len(x), progress) as bar:
         delta, lowest = _search(net, task, every, steps, batch, bar.done)
@@ -241,7 +246,7 @@ def radii_pgd(
             if len(rows) == 0:
                 break
             ball, before = Ball("l2", radius), turn * len(x) - len(rows)
-            every = Active(x[rows], y[rows], ball, _starts(x[rows], ball), lengths[rows])
+            every = PgdState(x[rows], y[rows], ball, _starts(x[rows], ball), lengths[rows])
             part = None if task is None else replace(task.take(rows), ball=ball)
             told = functools.partial(_told, bar, before)
             delta, lowest = _search(net, part, every, steps, batch, told)
@@ -260,37 +265,37 @@ def _told(bar: Bar, before: int, done: int) -> None:
 
 
 def _search(
-    net: nn.Module, task: Problem | None, every: Active, steps: int, batch: int, told: Told
+    net: nn.Module, task: ReducedProblem | None, every: PgdState, steps: int, batch: int, told: Told
 ) -> tuple[Tensor, Tensor]:
     """Perturbations (n, dim') of least margin in the search, and those margins (n,).
 
     In the span's coordinates where there is a `task`, as many numbers at a time as a batch has.
     """
     if task is None:
-        return _in_place(search_copy(net, every.x), every, steps, batch, told)
+        return _in_place(surrogate_network(net, every.x), every, steps, batch, told)
     look, wide = _look(task.form), max(task.form.directions.shape)
-    near = Active(task.x, task.own, task.ball, torch.zeros_like(task.x), every.length)
+    near = PgdState(task.x, task.own, task.ball, torch.zeros_like(task.x), every.length)
     return _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide), told)
 
 
-def _lifted(task: Problem | None, delta: Tensor, every: Active) -> Tensor:
+def _lifted(task: ReducedProblem | None, delta: Tensor, every: PgdState) -> Tensor:
     """Perturbations in the data's coordinates, (n, dim), with no norm above the radius."""
     return delta if task is None else every.ball.project(task.lift(delta), every.x)
 
 
 def _in_place(
-    net: nn.Module, every: Active, steps: int, batch: int, told: Told | None = None
+    net: nn.Module, every: PgdState, steps: int, batch: int, told: Told | None = None
 ) -> tuple[Tensor, Tensor]:
     """The same in the data's coordinates, with the network that is given."""
     return _descend(functools.partial(margin_gradient, net), every, steps, batch, told)
 
 
 def _descend(
-    look: Look, every: Active, steps: int, size: int, told: Told | None
+    look: MarginAndGradient, every: PgdState, steps: int, size: int, told: Told | None
 ) -> tuple[Tensor, Tensor]:
     parts = []
     for at in batches(len(every.x), size):
-        parts.append(descend(look, every.take(at), steps))
+        parts.append(pgd_loop(look, every.take(at), steps))
         if told is not None:
             told(at.stop)
     delta, lowest = zip(*parts, strict=True)
@@ -299,7 +304,7 @@ def _descend(
 
 def _settled(
     net: nn.Module,
-    every: Active,
+    every: PgdState,
     delta: Tensor,
     lowest: Tensor,
     steps: int,
@@ -316,24 +321,24 @@ def _settled(
     if len(left) == 0 or not is_shallow(net):
         return result
     again = every.take(left)
-    delta, _ = _in_place(double(net).to(delta.dtype), again, steps, batch)
+    delta, _ = _in_place(float64_copy(net).to(delta.dtype), again, steps, batch)
     return result.merged(left, _landed(net, again, delta, name))
 
 
-def _landed(net: nn.Module, every: Active, delta: Tensor, name: str) -> AttackResult:
+def _landed(net: nn.Module, every: PgdState, delta: Tensor, name: str) -> AttackResult:
     x_adv = every.ball.land(delta, every.x)
     return verified(net, every.x, every.y, x_adv, every.ball, name)
 
 
-def _spanned(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Problem | None:
+def _spanned(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> ReducedProblem | None:
     """The problem in the coordinates of the neurons' span, or None where that gains nothing."""
     if not is_shallow(net) or ball.norm != "l2" or ball.box is not None:
         return None
-    task = problem(net, x, y, ball, coarse=True)
+    task = reduced_problem(net, x, y, ball, coarse=True)
     return None if task.basis is None else task
 
 
-def _look(form: Shallow) -> Look:
+def _look(form: TwoLayerForm) -> MarginAndGradient:
     """Margins and their gradients, from points and the mask of their own outputs."""
 
     def look(x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -342,7 +347,7 @@ def _look(form: Shallow) -> Look:
         mine = out.masked_fill(~own, -torch.inf).argmax(1)
         other = out.masked_fill(own, -torch.inf).argmax(1)
         weight = form.weights[mine] - form.weights[other]
-        return best_gap(out, own), form.gradient(at, slope, weight)
+        return group_margins(out, own), form.gradient(at, slope, weight)
 
     return look
 

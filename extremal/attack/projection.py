@@ -31,7 +31,7 @@ def rounded_down(radius: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(near.double() > radius, torch.nextafter(near, torch.zeros_like(near)), near)
 
 
-def shrunk(delta: Tensor, norm: str, radius: Tensor) -> Tensor:
+def scaled_inside(delta: Tensor, norm: str, radius: Tensor) -> Tensor:
     """Scale the rows whose float64 norm exceeds the radius to just under it.
 
     The factor is radius / norm * (1 - 4 eps), eps of delta's dtype: the rounding of the factor and
@@ -61,9 +61,9 @@ def project_l2(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
     d = clip(t delta) with t = 1/(1 + multiplier) in [0, 1], the largest t with ||d|| <= radius.
     """
     if bounds is None:
-        return shrunk(delta, "l2", radius)
-    t = clipped_scale(delta.abs(), room_along(delta, bounds), radius).clamp(max=1.0)
-    return shrunk(torch.clamp(t.to(delta.dtype) * delta, *bounds), "l2", radius)
+        return scaled_inside(delta, "l2", radius)
+    t = l2_box_scale(delta.abs(), room_along(delta, bounds), radius).clamp(max=1.0)
+    return scaled_inside(torch.clamp(t.to(delta.dtype) * delta, *bounds), "l2", radius)
 
 
 def project_l1(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
@@ -78,10 +78,10 @@ def project_l1(delta: Tensor, radius: Tensor, bounds: Bounds | None) -> Tensor:
     kept = (size - tau.to(size.dtype)).clamp_(min=0.0)
     if room is not None:
         kept = torch.minimum(kept, room)
-    return shrunk(torch.copysign(kept, delta), "l1", radius)
+    return scaled_inside(torch.copysign(kept, delta), "l1", radius)
 
 
-def clipped_scale(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
+def l2_box_scale(size: Tensor, room: Tensor, radius: Tensor) -> Tensor:
     """The t (n, 1) at which h(t) = sum_i min(t size_i, room_i)^2 reaches radius^2.
 
     Where h never does, a t at which every coordinate is at its room. With the clipped set C(t) held

@@ -14,12 +14,12 @@ from extremal.attack.ball import Ball
 from extremal.models import (
     PReLUNet,
     Preparation,
-    Shallow,
-    core,
-    double,
-    read_like,
-    reductions,
-    shallow,
+    TwoLayerForm,
+    as_two_layer_form,
+    float64_copy,
+    inner_network,
+    reduced_networks,
+    with_readout_of,
 )
 
 _FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32
@@ -29,7 +29,7 @@ _RANK = 1e-10  # relative to the largest singular value
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class ReducedProblem:
     """Points x (n, dim') with their own outputs, and where each may go.
 
     For l2 without a box the coordinates are those of the neurons' span (`basis`), and one more, if
@@ -37,7 +37,7 @@ class Problem:
     and norms are the same. Else they are the points' own.
     """
 
-    form: Shallow
+    form: TwoLayerForm
     x: Tensor
     own: Tensor  # (n, C) bool
     ball: Ball
@@ -53,7 +53,7 @@ class Problem:
         """The number of neurons or of coordinates, whichever is larger."""
         return max(self.x.shape[1], len(self.form.directions))
 
-    def take(self, rows: Tensor) -> Problem:
+    def take(self, rows: Tensor) -> ReducedProblem:
         """The problem of the chosen points."""
         beyond = None if self.beyond is None else self.beyond[rows]
         ball = self.ball.take(rows)
@@ -69,10 +69,10 @@ class Problem:
 
     def enough(self) -> Tensor:
         """The margin (n,) at which a point counts as broken by a search in this dtype."""
-        return clearly_broken(self.form.margins(self.x, self.own))
+        return stopping_margin(self.form.margins(self.x, self.own))
 
 
-def problem(
+def reduced_problem(
     net: nn.Module,
     x: Tensor,
     y: Tensor,
@@ -80,23 +80,23 @@ def problem(
     *,
     coarse: bool = False,
     whole: bool = False,
-) -> Problem:
+) -> ReducedProblem:
     """The search problem for a network that has a `Shallow` form.
 
     With `coarse` the network may be changed by a thousandth, where that leaves few neurons; with
     `whole` none of them is left out, for points where the others are silent.
     """
     fine, coarser = (net, net) if whole else _effective(net)
-    form = shallow(coarser if coarse else fine, x.dtype)
+    form = as_two_layer_form(coarser if coarse else fine, x.dtype)
     assert form is not None
     own = form.own(y)
     plain = ball.norm == "l2" and ball.box is None
     if not plain or isinstance(form.preparation.scale, Tensor):
-        return Problem(form, x, own, ball, fine)
+        return ReducedProblem(form, x, own, ball, fine)
     basis = _span(form.directions)
     normalised = form.preparation.normalize > 0.0
     if len(basis) + normalised >= form.dim:
-        return Problem(form, x, own, ball, fine)
+        return ReducedProblem(form, x, own, ball, fine)
     center = form.preparation.center
     moved = x if center is None else x - center
     inside = moved @ basis.T
@@ -110,7 +110,7 @@ def problem(
         inside = torch.cat([inside, length], 1)
         directions = nn.functional.pad(directions, (0, 1))
     small = replace(form, directions=directions, preparation=preparation)
-    return Problem(small, inside, own, ball, fine, basis, beyond)
+    return ReducedProblem(small, inside, own, ball, fine, basis, beyond)
 
 
 def _effective(net: nn.Module) -> tuple[nn.Module, nn.Module]:
@@ -118,15 +118,15 @@ def _effective(net: nn.Module) -> tuple[nn.Module, nn.Module]:
 
     The coarser one differs by a thousandth, if it is far smaller for it, or is the first.
     """
-    inner = core(net)
+    inner = inner_network(net)
     if inner.hidden_bias is not None:
         return net, net
-    made = reductions(inner, (_FINE, _COARSE))
+    made = reduced_networks(inner, (_FINE, _COARSE))
     fine = coarse = next(made)
     if fine.width > _MANY:
         fewer = next(made)
         coarse = fewer if 8 * fewer.width < fine.width else fine
-    return read_like(fine, net), read_like(coarse, net)
+    return with_readout_of(fine, net), with_readout_of(coarse, net)
 
 
 def _span(directions: Tensor) -> Tensor:
@@ -139,7 +139,7 @@ def _span(directions: Tensor) -> Tensor:
 _SEARCH_TOLERANCE = 1e-7  # about the rounding of a search in float32
 
 
-def search_copy(net: nn.Module, x: Tensor) -> nn.Module:
+def surrogate_network(net: nn.Module, x: Tensor) -> nn.Module:
     """A copy of the network to search with: evaluation mode, the points' dtype.
 
     Of a shallow network without hidden biases it has the effective neurons only, which are few
@@ -147,11 +147,11 @@ def search_copy(net: nn.Module, x: Tensor) -> nn.Module:
     whose small outputs and gradients lead on. What the search finds is verified on the network
     itself.
     """
-    whole = double(net).to(x.dtype)
+    whole = float64_copy(net).to(x.dtype)
     if not isinstance(net, PReLUNet) or net.hidden_bias is not None:
         return whole
     few = net.effective(_SEARCH_TOLERANCE)
-    small = double(few).to(x.dtype)
+    small = float64_copy(few).to(x.dtype)
     assert isinstance(small, PReLUNet)
     assert few.reduction is not None
     lost = ~few.reduction.kept & (few.reduction.mass.amax(0) > 0)
@@ -173,7 +173,7 @@ class _Completed(nn.Module):
         return out if len(rows) == 0 else out.index_copy(0, rows, self.whole(x[rows]))
 
 
-def clearly_broken(start: Tensor) -> Tensor:
+def stopping_margin(start: Tensor) -> Tensor:
     """The margin below which a search may stop, -sqrt(eps) |start|, (n,).
 
     A margin of zero up to the rounding of the search may turn out positive in float64.

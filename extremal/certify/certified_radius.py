@@ -16,9 +16,9 @@ from extremal.attack.ball import NORMS
 from extremal.certify.l2_radius import bisected_radii, held_radii, l2_task, tight_radii
 from extremal.certify.linear_bounds import boxed_radii
 from extremal.certify.lipschitz import lipschitz_radii
-from extremal.certify.reduced_networks import FEW, StandIn, shared_out, stand_ins
+from extremal.certify.reduced_networks import FEW, ReducedNetwork, assigned_points, reduced_versions
 from extremal.data.dataset import Box
-from extremal.models import Provable, double, is_shallow, margin
+from extremal.models import KnowsRadii, float64_copy, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
 BATCH = 256  # points at a time,
@@ -140,7 +140,7 @@ def _certificate(
     if attacked is not None:
         _check.finite("attacked", attacked)
     found = _Found.nothing(x, norm)
-    if isinstance(net, Provable):
+    if isinstance(net, KnowsRadii):
         radii = _proven(net, x, y, norm, batch)
         found.raise_to(torch.arange(len(x), device=x.device), radii, "construction")
         return found.certificate(False)
@@ -198,7 +198,7 @@ class _Work:
     ) -> None:
         self._net, self._x, self._y, self._ball, self._found = net, x, y, ball, found
         self._attacked, self._tight = attacked, effort == "tight"
-        self._networks = stand_ins(net)
+        self._networks = reduced_versions(net)
         # A ball in l2 that holds the one asked for, a little larger than rounding may make it.
         wide = x.shape[1] ** 0.5 * (1.0 + 1e-12) if ball.norm == "linf" else 1.0
         self._asked = None if asked is None else wide * asked
@@ -221,7 +221,7 @@ class _Work:
         x, y = self._x[rows], self._y[rows]
         center = self._center(x, self._ball.norm)
         far = center * (x.shape[1] ** 0.5 if self._ball.norm == "linf" else 1.0)
-        for network, some, slack in shared_out(self._networks, x, y, far):
+        for network, some, slack in assigned_points(self._networks, x, y, far):
             radii = boxed_radii(network.form, x[some], y[some], self._ball, slack)
             limit = torch.where(slack > 0, center[some], torch.inf)
             self._found.raise_to(rows[some], torch.minimum(radii, limit), "linear")
@@ -236,7 +236,7 @@ class _Work:
         if broken is not None:
             size = torch.linalg.vector_norm(broken.double() - x.double(), dim=1)
             far = torch.where(size > 0, size, far)
-        for network, some, slack in shared_out(self._networks, x, y, far):
+        for network, some, slack in assigned_points(self._networks, x, y, far):
             limit = torch.where(slack > 0, far[some], torch.inf)
             known = None if broken is None else broken[some]
             self._l2(network, rows[some], slack, limit, known)
@@ -250,7 +250,12 @@ class _Work:
         return torch.full_like(distance, torch.inf) if form.biased else distance
 
     def _l2(
-        self, network: StandIn, rows: Tensor, slack: Tensor, limit: Tensor, broken: Tensor | None
+        self,
+        network: ReducedNetwork,
+        rows: Tensor,
+        slack: Tensor,
+        limit: Tensor,
+        broken: Tensor | None,
     ) -> None:
         """All levels for points that share a network."""
         found, clusters = self._found, network.clusters
@@ -293,7 +298,7 @@ def _boxed(norm: str, box: Box | None, x: Tensor) -> Ball:
 
 
 def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    twin = double(net)
+    twin = float64_copy(net)
     with torch.no_grad():
         parts = [margin(twin, x[at].double(), y[at]) for at in batches(len(x), BATCH)]
     return torch.cat(parts)
@@ -301,8 +306,8 @@ def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def _proven(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: int) -> Tensor:
     """What a construction proves, 0 where the network itself is wrong: no proof trusts itself."""
-    twin, right = double(net), _margins(net, x, y) > 0
-    assert isinstance(twin, Provable)
+    twin, right = float64_copy(net), _margins(net, x, y) > 0
+    assert isinstance(twin, KnowsRadii)
     with torch.no_grad():
         parts = [
             twin.proven_radii(x[at].double(), y[at], norm)  # type: ignore[arg-type]  # checked

@@ -21,15 +21,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.certify.l2_problem import NEAR, Cut, Move, Pairs
-from extremal.certify.parabolas import Anchor, largest_bend, multiplier, parabola
+from extremal.certify.l2_problem import NEAR, BallSlice, Perturbation, TargetPairs
+from extremal.certify.parabolas import Anchor, curvature_bound, multiplier, parabola
 from extremal.certify.trust_region import Dual, dual
 
 ENDS = (-1.0 - NEAR, 0.0, 0.6, 0.9, 1.0 + NEAR)  # of the first slices, in radii
 HALVINGS = 2
 
 
-def sliced(pairs: Pairs, move: Move, mu: Tensor, need: Tensor) -> Tensor:
+def holds_on_slices(pairs: TargetPairs, move: Perturbation, mu: Tensor, need: Tensor) -> Tensor:
     """Whether M exceeds `need` (m,) on the whole ball, by slices across the move, bool (m,).
 
     The farthest slices are tried first, since what fails there need not be looked at elsewhere.
@@ -45,8 +45,8 @@ def sliced(pairs: Pairs, move: Move, mu: Tensor, need: Tensor) -> Tensor:
 
 
 def _holds(
-    pairs: Pairs,
-    move: Move,
+    pairs: TargetPairs,
+    move: Perturbation,
     mu: Tensor,
     need: Tensor,
     index: Tensor,
@@ -59,7 +59,7 @@ def _holds(
     for halving in range(HALVINGS + 1):
         rows = index[place]
         part, start = _slice(pairs.take(rows), move.take(rows), low, high)
-        failed = ~(raised(part, start, mu[rows], need[rows]) > need[rows])
+        failed = ~(ascend_dual(part, start, mu[rows], need[rows]) > need[rows])
         place, low, high = place[failed], low[failed], high[failed]
         if len(place) == 0 or halving == HALVINGS:
             break
@@ -70,13 +70,15 @@ def _holds(
     return good
 
 
-def _slice(pairs: Pairs, move: Move, low: Tensor, high: Tensor) -> tuple[Pairs, Anchor]:
+def _slice(
+    pairs: TargetPairs, move: Perturbation, low: Tensor, high: Tensor
+) -> tuple[TargetPairs, Anchor]:
     """The pairs cut to slices with ends in radii, and anchors at their far ends."""
     length = move.square.clamp(min=1e-300).sqrt()
     rho = pairs.radius
-    cut = Cut(move.e / length.unsqueeze(1), move.inner / length, low * rho, high * rho)
+    cut = BallSlice(move.e / length.unsqueeze(1), move.inner / length, low * rho, high * rho)
     part = replace(pairs, cut=cut)
-    end = Move(high.unsqueeze(1) * move.e, high * move.inner, high**2 * move.square)
+    end = Perturbation(high.unsqueeze(1) * move.e, high * move.inner, high**2 * move.square)
     return part, Anchor.at(part, end)
 
 
@@ -91,7 +93,7 @@ BEND = 4.0  # times the ball's multiplier: the first one of a slice
 
 
 @dataclass(frozen=True, eq=False)
-class First:
+class FirstBound:
     """The bound at a move with the multiplier that belongs to it, and where ascent may begin."""
 
     bound: Tensor  # (m,)
@@ -99,15 +101,15 @@ class First:
     anchor: Anchor
 
 
-def first_bound(pairs: Pairs, move: Move) -> First:
+def first_bound(pairs: TargetPairs, move: Perturbation) -> FirstBound:
     """The bound of the parabola that touches M at a move."""
     anchor = Anchor.at(pairs, move)
     q = parabola(pairs, anchor)
     mu = multiplier(pairs, q, move)
-    return First(dual(pairs, q, mu).bound, mu, anchor)
+    return FirstBound(dual(pairs, q, mu).bound, mu, anchor)
 
 
-def raised(pairs: Pairs, anchor: Anchor, mu: Tensor, need: Tensor) -> Tensor:
+def ascend_dual(pairs: TargetPairs, anchor: Anchor, mu: Tensor, need: Tensor) -> Tensor:
     """The bound (m,) after some steps of ascent, or fewer where it exceeds `need` (m,) before."""
     best = torch.full_like(need, -torch.inf)
     index = torch.arange(len(need), device=need.device)  # of the pairs still on their way
@@ -141,12 +143,12 @@ class _State:
         anchor = self.anchor.take(index)
         return _State(anchor, self.mu[index], self.weight[index], self.share[index])
 
-    def dual(self, pairs: Pairs) -> Dual:
+    def dual(self, pairs: TargetPairs) -> Dual:
         """The bound there, and its minimiser."""
         q = parabola(pairs, self.anchor)
         return dual(pairs, q if pairs.cut is None else q.cut(pairs.cut, self.weight), self.mu)
 
-    def moved(self, pairs: Pairs, now: Dual) -> _State:
+    def moved(self, pairs: TargetPairs, now: Dual) -> _State:
         """One step on."""
         rate = RATE * self.share
         inside = now.move.square < pairs.radius**2
@@ -167,7 +169,7 @@ class _State:
         return _State(self.anchor.where(better, before.anchor), mu, weight, share)
 
 
-def _begun(pairs: Pairs, state: _State) -> tuple[_State, Dual]:
+def _begun(pairs: TargetPairs, state: _State) -> tuple[_State, Dual]:
     """A state whose multiplier is large enough for the bound to be finite.
 
     A little larger each time, and at last one that is larger than all downward bends together.
@@ -185,8 +187,8 @@ def _begun(pairs: Pairs, state: _State) -> tuple[_State, Dual]:
     return state, now
 
 
-def _enough(pairs: Pairs, anchor: Anchor) -> Tensor:
+def _enough(pairs: TargetPairs, anchor: Anchor) -> Tensor:
     """A multiplier (m,) with which H + mu I is positive definite."""
     q = parabola(pairs, anchor)
-    largest = largest_bend(pairs.gram, -q.bend)
+    largest = curvature_bound(pairs.gram, -q.bend)
     return 1.1 * largest - q.even.clamp(max=0.0) + 1e-3 * q.bend.abs().amax(1) + 1e-300

@@ -8,10 +8,10 @@ from torch import Tensor
 from extremal import _check
 from extremal.attack.attack_result import check_points
 from extremal.attack.ball import Ball
-from extremal.attack.linear_problems import nearest
+from extremal.attack.linear_problems import smallest_move
 from extremal.attack.projection import Bounds
 from extremal.data.dataset import Box
-from extremal.models import PReLUNet, Shallow, best_gap, shallow
+from extremal.models import PReLUNet, TwoLayerForm, as_two_layer_form, group_margins
 
 
 def two_neurons(
@@ -48,21 +48,21 @@ def two_neurons(
     bounds = ball.bounds(x)
     silent = _distance(first[0], first[1], norm, bounds)
     beaten = _distance(first[0] - second[0], first[1] - second[1], norm, bounds)
-    wrong = best_gap(form.outputs(x), own) <= 0
+    wrong = group_margins(form.outputs(x), own) <= 0
     return torch.where(wrong, 0.0, torch.minimum(silent, beaten))
 
 
 def _distance(value: Tensor, normal: Tensor, norm: str, bounds: Bounds | None) -> Tensor:
     """The norm (n,) of the smallest d in the box with value + <normal, d> <= 0, inf if none."""
-    move = nearest(-normal, value, norm, bounds)
+    move = smallest_move(-normal, value, norm, bounds)
     left = value + (normal * move).sum(1)
     reached = left <= 1e-9 * (value.abs() + 1e-300)
     return torch.where(reached, Ball(norm, 0.0).norms(move), torch.inf)
 
 
-def _checked_form(net: PReLUNet) -> Shallow:
+def _checked_form(net: PReLUNet) -> TwoLayerForm:
     _check.instance("net", net, PReLUNet, "be a PReLUNet")
-    form = shallow(net)
+    form = as_two_layer_form(net)
     assert form is not None
     rule = "have two neurons, one or two outputs, and no biases"
     plain = form.offsets is None and bool((form.constant == 0).all())

@@ -20,14 +20,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.models import Shallow
+from extremal.models import TwoLayerForm
 from extremal.models.activations import relu_power, relu_power_with_slope
 
 KNOWN = 1e-6  # of its terms: a smaller square norm is mostly rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Move:
+class Perturbation:
     """A perturbation d of each pair by what M can see: e = U d (m, h), <z, d> and ||d||^2 (m,).
 
     With a cut, e has one more column for <v, d>.
@@ -38,7 +38,7 @@ class Move:
     square: Tensor
 
     @classmethod
-    def of(cls, pairs: Pairs, alpha: Tensor, kappa: Tensor) -> Move:
+    def of(cls, pairs: TargetPairs, alpha: Tensor, kappa: Tensor) -> Perturbation:
         """d = U' alpha + kappa z, and with a cut alpha's last column times v."""
         seen = pairs.inner
         if pairs.cut is None:
@@ -52,24 +52,24 @@ class Move:
         inner = (alpha * seen).sum(1) + kappa * pairs.square
         return cls(e, inner, (alpha * e).sum(1) + kappa * inner)
 
-    def w(self, pairs: Pairs) -> Tensor:
+    def w(self, pairs: TargetPairs) -> Tensor:
         """||z + d||^2, (m,)."""
         return (pairs.square + 2.0 * self.inner + self.square).clamp(min=0.0)
 
-    def where(self, mask: Tensor, other: Move) -> Move:
+    def where(self, mask: Tensor, other: Perturbation) -> Perturbation:
         """This move where the mask (m,) holds, else the other."""
-        return Move(
+        return Perturbation(
             torch.where(mask.unsqueeze(1), self.e, other.e),
             torch.where(mask, self.inner, other.inner),
             torch.where(mask, self.square, other.square),
         )
 
-    def take(self, index: Tensor) -> Move:
+    def take(self, index: Tensor) -> Perturbation:
         """The moves of the chosen pairs."""
-        return Move(self.e[index], self.inner[index], self.square[index])
+        return Perturbation(self.e[index], self.inner[index], self.square[index])
 
 
-def blur(pairs: Pairs, alpha: Tensor, kappa: Tensor) -> Tensor:
+def rounding_loss(pairs: TargetPairs, alpha: Tensor, kappa: Tensor) -> Tensor:
     """How much of g = U' alpha + kappa z rounding may hide, (m,): part of its norm.
 
     ||g||^2 = alpha' G alpha + ... is known to `unit` of its terms, which may cancel. So a g that
@@ -80,13 +80,13 @@ def blur(pairs: Pairs, alpha: Tensor, kappa: Tensor) -> Tensor:
     return pairs.unit**0.5 * terms
 
 
-def rest(pairs: Pairs) -> Move:
+def no_perturbation(pairs: TargetPairs) -> Perturbation:
     """No perturbation at all."""
     zero = torch.zeros_like(pairs.beta)
-    return Move(torch.zeros_like(pairs.s), zero, zero)
+    return Perturbation(torch.zeros_like(pairs.s), zero, zero)
 
 
-def value(pairs: Pairs, move: Move) -> Tensor:
+def value(pairs: TargetPairs, move: Perturbation) -> Tensor:
     """M at a move, (m,)."""
     hidden = (pairs.a * relu_power(pairs.s + move.e, pairs.p)).sum(1)
     if pairs.power == 0.0:
@@ -94,7 +94,7 @@ def value(pairs: Pairs, move: Move) -> Tensor:
     return hidden + pairs.beta * move.w(pairs) ** pairs.power
 
 
-def descend(pairs: Pairs, start: Move, steps: int) -> Move:
+def descend(pairs: TargetPairs, start: Perturbation, steps: int) -> Perturbation:
     """The move of least M along full linear steps d <- -rho grad M / ||grad M||."""
     best, move = start, start
     alpha, kappa = torch.zeros_like(pairs.s), torch.zeros_like(pairs.beta)
@@ -108,12 +108,12 @@ def descend(pairs: Pairs, start: Move, steps: int) -> Move:
         # grad M = U' weight + pull (z + d)
         weight = pairs.a * slope + pull.unsqueeze(1) * alpha
         along = pull * (1.0 + kappa)
-        up = Move.of(pairs, weight, along)
+        up = Perturbation.of(pairs, weight, along)
         # Where ||grad M||^2 is what is left of large terms that cancel, its direction is unknown.
         known = up.square > KNOWN * ((weight * up.e).abs().sum(1) + (along * up.inner).abs())
         scale = torch.where(known, -pairs.radius / up.square.clamp(min=1e-300).sqrt(), 0.0)
         alpha, kappa = scale.unsqueeze(1) * weight, scale * along
-        move = Move(scale.unsqueeze(1) * up.e, scale * up.inner, scale**2 * up.square)
+        move = Perturbation(scale.unsqueeze(1) * up.e, scale * up.inner, scale**2 * up.square)
         new = value(pairs, move)
         better = new < lowest
         best, lowest = move.where(better, best), torch.minimum(new, lowest)
@@ -149,7 +149,7 @@ NEAR = 1e-9  # of 1: how well <u_j, v> is known where the two are nearly paralle
 
 
 @dataclass(frozen=True, eq=False)
-class Cut:
+class BallSlice:
     """A slice of the ball, low <= <v, d> <= high, across a unit direction v of each pair."""
 
     c: Tensor  # (m, h): <u_j, v>
@@ -157,13 +157,13 @@ class Cut:
     low: Tensor  # (m,)
     high: Tensor  # (m,)
 
-    def take(self, index: Tensor) -> Cut:
+    def take(self, index: Tensor) -> BallSlice:
         """The chosen pairs."""
-        return Cut(self.c[index], self.inner[index], self.low[index], self.high[index])
+        return BallSlice(self.c[index], self.inner[index], self.low[index], self.high[index])
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class TargetPairs:
     """m pairs; `gram` (h, h) is U U'. With a `cut` only that slice of the ball is meant."""
 
     gram: Tensor
@@ -176,12 +176,12 @@ class Pairs:
     p: float
     power: float  # k; 0 where inputs are not normalised
     unit: float  # rounding of an inner product, as a share of its terms
-    cut: Cut | None = None
+    cut: BallSlice | None = None
 
     def __len__(self) -> int:
         return len(self.a)
 
-    def take(self, index: Tensor) -> Pairs:
+    def take(self, index: Tensor) -> TargetPairs:
         """The chosen pairs."""
         parts = ("a", "beta", "s", "inner", "square", "radius")
         cut = None if self.cut is None else self.cut.take(index)
@@ -224,7 +224,7 @@ class Pairs:
 
 
 @dataclass(frozen=True, eq=False)
-class Points:
+class PointProducts:
     """What is computed once for all radii: the points' inner products with the neurons.
 
     With hidden biases and normalised inputs M has no such form: then z is the prepared point, and
@@ -232,21 +232,21 @@ class Points:
     most (||z|| - rho)^-q on the way.
     """
 
-    form: Shallow
+    form: TwoLayerForm
     gram: Tensor
     inner: Tensor  # (n, h): <z, u_j>
     square: Tensor  # (n,): ||z||^2
     stretch: float  # the largest scale of the preparation
     outer: Tensor | None  # (n,): ||z|| before normalising, where the ball is stretched
 
-    def pairs(self, rows: Tensor, own: Tensor, target: Tensor, radius: Tensor) -> Pairs:
+    def pairs(self, rows: Tensor, own: Tensor, target: Tensor, radius: Tensor) -> TargetPairs:
         """Pairs of points with outputs `own` and `target`, each (m,), at radii (m,) of the data."""
         form, inner = self.form, self.inner[rows]
         rho = self.stretch * radius
         if self.outer is not None:
             left = self.outer[rows] - rho
             rho = torch.where(left > 0, rho * left.clamp(min=1e-300) ** -self._q, torch.inf)
-        return Pairs(
+        return TargetPairs(
             gram=self.gram,
             a=form.weights[own] - form.weights[target],
             beta=form.constant[own] - form.constant[target],
@@ -259,7 +259,7 @@ class Points:
             unit=form.rounding,
         )
 
-    def take(self, index: Tensor) -> Points:
+    def take(self, index: Tensor) -> PointProducts:
         """The chosen points."""
         outer = None if self.outer is None else self.outer[index]
         return replace(self, inner=self.inner[index], square=self.square[index], outer=outer)
@@ -269,7 +269,7 @@ class Points:
         return self.form.preparation.normalize
 
 
-def points(form: Shallow, gram: Tensor, x: Tensor) -> Points:
+def points(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts:
     """The inner products of points (n, dim) with a network's neurons, in float64.
 
     `gram` (h, h) holds those of the neurons with each other.
@@ -281,7 +281,7 @@ def points(form: Shallow, gram: Tensor, x: Tensor) -> Points:
     if form.offsets is not None and form.preparation.normalize > 0.0:
         outer = torch.linalg.vector_norm(z, dim=1)
         z = form.preparation(x)
-    return Points(
+    return PointProducts(
         form=form,
         gram=gram,
         inner=z @ form.directions.T,

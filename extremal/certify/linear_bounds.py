@@ -14,16 +14,22 @@ import torch
 from torch import Tensor
 
 from extremal.attack import Ball
-from extremal.certify.l2_problem import Move, Pairs, blur, line_below, span_of_squares
+from extremal.certify.l2_problem import (
+    Perturbation,
+    TargetPairs,
+    line_below,
+    rounding_loss,
+    span_of_squares,
+)
 from extremal.certify.largest import largest
-from extremal.models import Shallow
+from extremal.models import TwoLayerForm
 from extremal.models.activations import relu_power, relu_power_with_slope
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound must exceed
 LOWER = 1e-6  # by how much the least value of a line is taken lower than it was found
 
 
-def boxed_radii(form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> Tensor:
+def boxed_radii(form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> Tensor:
     """Radii (n,) up to which linear bounds hold all foreign outputs off correctly classified x.
 
     relu^p lies above its tangents and below its chord on the values that ball and box leave to a
@@ -50,7 +56,7 @@ class _Region:
 
 @dataclass(frozen=True, eq=False)
 class _Task:
-    form: Shallow
+    form: TwoLayerForm
     x: Tensor  # (n, dim)
     z: Tensor  # (n, dim): scale (x - center)
     scale: Tensor  # (dim,)
@@ -61,7 +67,7 @@ class _Task:
     slack: Tensor  # (n,)
 
     @classmethod
-    def of(cls, form: Shallow, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> _Task:
+    def of(cls, form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> _Task:
         z = form.preparation.residue(x)
         scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype, device=x.device).expand(
             x.shape[1]
@@ -133,7 +139,7 @@ class _Task:
         return c + fall * (1.0 + LOWER) - ROUNDING * size - self.slack * units
 
 
-def linear_bound(pairs: Pairs, move: Move) -> Tensor:
+def linear_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:
     """The bound (m,) with tangents at a move."""
     rho = pairs.radius.unsqueeze(1)
     low, high = pairs.s - rho, pairs.s + rho
@@ -146,8 +152,8 @@ def linear_bound(pairs: Pairs, move: Move) -> Tensor:
     # w >= ||z||^2 + 2 <z, d>, and w <= that + rho^2: the square of d costs at most rho^2.
     span = span_of_squares(pairs.square, pairs.radius)
     constant, rate = line_below(pairs.beta, *span, move.w(pairs), pairs.power)
-    up = Move.of(pairs, weight, 2.0 * rate)
+    up = Perturbation.of(pairs, weight, 2.0 * rate)
     square = pairs.square + torch.where(rate < 0, pairs.radius**2, 0.0)
     c = (pairs.a * at_zero).sum(1) + constant + rate * square
-    length = up.square.clamp(min=0.0).sqrt() + blur(pairs, weight, 2.0 * rate)
+    length = up.square.clamp(min=0.0).sqrt() + rounding_loss(pairs, weight, 2.0 * rate)
     return c - pairs.radius * length

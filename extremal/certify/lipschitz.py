@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.certify.l2_problem import Move, Pairs, span_of_squares
+from extremal.certify.l2_problem import Perturbation, TargetPairs, span_of_squares
 from extremal.models.activations import relu_power, relu_power_with_slope
 
 # The largest slope of each activation; GELU's is at sqrt(2).
@@ -56,7 +56,7 @@ def lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Ten
     return radii / math.sqrt(dim) if norm == "linf" else radii
 
 
-def lipschitz_bound(pairs: Pairs, move: Move) -> Tensor:
+def lipschitz_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:
     """M(0) - rho L for pairs of a shallow network, (m,), L a bound on ||grad M|| in the ball.
 
     L = lambda_1(U U')^(1/2) || (|a_j| p relu(s_j + rho)^(p-1))_j ||; the term of normalised inputs

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.l2_problem import Points
-from extremal.models import Shallow
+from extremal.certify.l2_problem import PointProducts
+from extremal.models import TwoLayerForm
 from extremal.models.activations import relu_power, relu_power_with_slope
 
 SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of large eigenvalues
@@ -37,14 +37,14 @@ SAFE = 1e-7  # of the radius
 TERMS = 1e-9  # of A + B, by which A - B is taken smaller
 
 
-class Clusters:
+class NeuronClusters:
     """A network's pairs of outputs, each prepared when a point first needs it."""
 
-    def __init__(self, form: Shallow, gram: Tensor) -> None:
+    def __init__(self, form: TwoLayerForm, gram: Tensor) -> None:
         self._form, self._gram = form, gram
         self._sides: dict[tuple[int, int], _Sides] = {}
 
-    def radii(self, points: Points, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
+    def radii(self, points: PointProducts, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
         """Radii (n,) in the data's units for correctly classified points; 0 with biases.
 
         `own` (n,) is each point's best own output, `foreign` (n, C) the outputs to hold against,
@@ -131,7 +131,7 @@ def _gains(
     return (top, rest, min(top, alone)) if k else (0.0, rest, alone)
 
 
-def _radii(points: Points, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor:
+def _radii(points: PointProducts, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor:
     """rho for the points at `rows`, the best over the splits; 0 where A <= B."""
     p, inner = sides.p, points.inner[rows]
     power, slope = relu_power_with_slope(inner, p)

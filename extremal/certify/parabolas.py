@@ -34,7 +34,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.l2_problem import Cut, Move, Pairs, blur, line_below, span_of_squares
+from extremal.certify.l2_problem import (
+    BallSlice,
+    Perturbation,
+    TargetPairs,
+    line_below,
+    rounding_loss,
+    span_of_squares,
+)
 from extremal.models.activations import relu_power, relu_power_with_slope
 
 KINK = 0.07  # anchors of neurons that may switch stay this share of rho from a kink (p = 1)
@@ -48,11 +55,11 @@ class Anchor:
     w: Tensor
 
     @classmethod
-    def at(cls, pairs: Pairs, move: Move) -> Anchor:
+    def at(cls, pairs: TargetPairs, move: Perturbation) -> Anchor:
         """At a move, cut to the ball where it is longer than rho."""
         length = move.square.clamp(min=0.0).sqrt()
         cut = (pairs.radius / length.clamp(min=1e-300)).clamp(max=1.0)
-        inside = Move(cut.unsqueeze(1) * move.e, cut * move.inner, cut**2 * move.square)
+        inside = Perturbation(cut.unsqueeze(1) * move.e, cut * move.inner, cut**2 * move.square)
         return cls(pairs.s + inside.e[:, : pairs.s.shape[1]], inside.w(pairs))
 
     def toward(self, other: Anchor, share: Tensor) -> Anchor:
@@ -80,7 +87,7 @@ class Parabola:
     along: Tensor  # (m,)
     even: Tensor  # (m,)
 
-    def cut(self, cut: Cut, weight: Tensor) -> Parabola:
+    def cut(self, cut: BallSlice, weight: Tensor) -> Parabola:
         """Less weight (m,) times (<v, d> - low) (high - <v, d>), which is >= 0 in the slice."""
         slope, bend = -weight * (cut.low + cut.high), 2.0 * weight
         return Parabola(
@@ -103,7 +110,7 @@ class Parabola:
         return Parabola(*(part[index] for part in parts))
 
 
-def parabola(pairs: Pairs, anchor: Anchor, *, flat: bool = False) -> Parabola:
+def parabola(pairs: TargetPairs, anchor: Anchor, *, flat: bool = False) -> Parabola:
     """The parabola below M that touches it at the anchor, but where that is too near a kink.
 
     With `flat` no neuron bends upward: those with a_j > 0 have tangents.
@@ -132,11 +139,11 @@ def parabola(pairs: Pairs, anchor: Anchor, *, flat: bool = False) -> Parabola:
     )
 
 
-def multiplier(pairs: Pairs, q: Parabola, move: Move) -> Tensor:
+def multiplier(pairs: TargetPairs, q: Parabola, move: Perturbation) -> Tensor:
     """||grad q|| / rho at a move, (m,): what the multiplier is where the move minimises q."""
     # grad q = U' weight + along z + even d
     weight = q.slope + q.bend * move.e
-    up = Move.of(pairs, weight, q.along)
+    up = Perturbation.of(pairs, weight, q.along)
     cross = (weight * move.e).sum(1) + q.along * move.inner
     square = up.square + 2.0 * q.even * cross + q.even**2 * move.square
     return square.clamp(min=0.0).sqrt() / pairs.radius
@@ -146,16 +153,16 @@ STEPS = 3
 TINY = 1e-9  # of the largest entry: keeps v positive
 
 
-def even_bound(pairs: Pairs, move: Move) -> Tensor:
+def uniform_curvature_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:
     """The bound (m,) with tangents at a move."""
     q = parabola(pairs, Anchor.at(pairs, move), flat=True)
-    up = Move.of(pairs, q.slope, q.along)
-    fall = pairs.radius * (up.square.clamp(min=0.0).sqrt() + blur(pairs, q.slope, q.along))
-    bend = largest_bend(pairs.gram, -q.bend) - q.even.clamp(max=0.0)
+    up = Perturbation.of(pairs, q.slope, q.along)
+    fall = pairs.radius * (up.square.clamp(min=0.0).sqrt() + rounding_loss(pairs, q.slope, q.along))
+    bend = curvature_bound(pairs.gram, -q.bend) - q.even.clamp(max=0.0)
     return q.constant - fall - 0.5 * bend * pairs.radius**2
 
 
-def largest_bend(gram: Tensor, bend: Tensor) -> Tensor:
+def curvature_bound(gram: Tensor, bend: Tensor) -> Tensor:
     """An upper bound (m,) on the largest eigenvalue of U' diag(bend) U, bend (m, h) >= 0."""
     root = bend.clamp(min=0.0).sqrt()
     size = gram.abs()

@@ -10,8 +10,16 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from extremal.certify.neuron_clusters import Clusters
-from extremal.models import PReLUNet, Reduction, Shallow, core, read_like, reductions, shallow
+from extremal.certify.neuron_clusters import NeuronClusters
+from extremal.models import (
+    PReLUNet,
+    Reduction,
+    TwoLayerForm,
+    as_two_layer_form,
+    inner_network,
+    reduced_networks,
+    with_readout_of,
+)
 
 TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f
 FEW = 64  # neurons below which nothing is gained
@@ -22,10 +30,10 @@ LEVEL = 1.02  # norms are rounded up to its powers, so that few bounds are compu
 
 
 @dataclass(frozen=True, eq=False)
-class StandIn:
+class ReducedNetwork:
     """A network's form, and by what it was reduced: None for the network itself."""
 
-    form: Shallow
+    form: TwoLayerForm
     reduction: Reduction | None = None
     outputs: int = 1  # that a margin takes from the original: 1 or 2
 
@@ -35,9 +43,9 @@ class StandIn:
         return self.form.directions @ self.form.directions.T
 
     @cached_property
-    def clusters(self) -> Clusters:
+    def clusters(self) -> NeuronClusters:
         """The closed form's view of its neurons."""
-        return Clusters(self.form, self.gram)
+        return NeuronClusters(self.form, self.gram)
 
     def slack(self, reach: Tensor) -> Tensor:
         """By how much the original's margin may be smaller at inputs of l2 norm <= reach (n,)."""
@@ -50,28 +58,31 @@ class StandIn:
         return torch.where(reach.isfinite(), slack[place], torch.inf)
 
 
-def stand_ins(net: nn.Module) -> tuple[StandIn, ...]:
+def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
     """Networks close to `net`, the smallest first and itself last.
 
     Of those that are about as wide as each other only the closest.
     """
-    inner = core(net)
+    inner = inner_network(net)
     smaller: list[PReLUNet] = []
     if inner.hidden_bias is None and inner.width > FEW:
-        for small in reductions(inner, TOLERANCES):
+        for small in reduced_networks(inner, TOLERANCES):
             if SMALLER * small.width > inner.width:
                 break
             if smaller and small.width <= LITTLE * smaller[-1].width:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    few = [StandIn(_form(read_like(small, net)), small.reduction, outputs) for small in smaller]
-    return (*few, StandIn(_form(net)))
+    few = [
+        ReducedNetwork(_form(with_readout_of(small, net)), small.reduction, outputs)
+        for small in smaller
+    ]
+    return (*few, ReducedNetwork(_form(net)))
 
 
-def shared_out(
-    choices: tuple[StandIn, ...], x: Tensor, y: Tensor, far: Tensor
-) -> Iterator[tuple[StandIn, Tensor, Tensor]]:
+def assigned_points(
+    choices: tuple[ReducedNetwork, ...], x: Tensor, y: Tensor, far: Tensor
+) -> Iterator[tuple[ReducedNetwork, Tensor, Tensor]]:
     """Each point's network: the first whose slack costs it little; with places and slacks.
 
     For points x (n, dim) and balls of l2 radius `far` (n,) around them; without the points that
@@ -91,7 +102,7 @@ def shared_out(
             break
 
 
-def _form(net: nn.Module) -> Shallow:
-    form = shallow(net)
+def _form(net: nn.Module) -> TwoLayerForm:
+    form = as_two_layer_form(net)
     assert form is not None
     return form

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.certify.l2_problem import Move, Pairs, blur
+from extremal.certify.l2_problem import Perturbation, TargetPairs, rounding_loss
 from extremal.certify.parabolas import Parabola
 
 NEGLIGIBLE = 0.001  # of t: bends that are left out
@@ -26,7 +26,7 @@ class Dual:
 
     bound: Tensor  # (m,)
     mu: Tensor  # (m,)
-    move: Move
+    move: Perturbation
 
     def take(self, index: Tensor) -> Dual:
         """The chosen pairs."""
@@ -39,7 +39,7 @@ class Dual:
 
     def put(self, index: Tensor, other: Dual) -> Dual:
         """This with the pairs at `index` replaced."""
-        move = Move(
+        move = Perturbation(
             self.move.e.index_copy(0, index, other.move.e),
             self.move.inner.index_copy(0, index, other.move.inner),
             self.move.square.index_copy(0, index, other.move.square),
@@ -48,7 +48,7 @@ class Dual:
         return Dual(bound, self.mu.index_copy(0, index, other.mu), move)
 
 
-def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
+def dual(pairs: TargetPairs, q: Parabola, mu: Tensor) -> Dual:
     """The dual value at mu (m,), by two Cholesky factors in the space of the neurons that bend.
 
     With t = mu + even, B = |bend|^(1/2) and the neurons split by the sign of their bend, H + mu I
@@ -68,7 +68,7 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     t = t - left_out
     positive = (t > LEAST * q.bend.abs().amax(1)) & (t > 0) & sane
     t = torch.where(positive, t, 1.0)
-    up = Move.of(pairs, q.slope, q.along)  # e = U g
+    up = Perturbation.of(pairs, q.slope, q.along)  # e = U g
     lower, unsound = torch.linalg.cholesky_ex(_eye_plus(_scaled(pairs, plus, plus, t)))
     positive = positive & (unsound == 0)
     lower = _or_eye(positive, lower)
@@ -84,7 +84,7 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     # g'(H + mu I)^-1 g, which is >= 0 whatever rounding says
     inverse = ((up.square - over + under) / t).clamp(min=0.0)
     lost = CANCELLED * (up.square.abs() + over + under) / t
-    hidden = pairs.radius * blur(pairs, q.slope, q.along)
+    hidden = pairs.radius * rounding_loss(pairs, q.slope, q.along)
     bound = q.constant - 0.5 * (inverse + lost) - 0.5 * mu * pairs.radius**2 - hidden
     # (y_+, y_-) solves the whole system, and d = -(g - U' B y / t) / t.
     y_minus = -torch.linalg.solve_triangular(factor.mT, c, upper=True)
@@ -92,7 +92,7 @@ def dual(pairs: Pairs, q: Parabola, mu: Tensor) -> Dual:
     weight = plus.scatter(y_plus, minus.scatter(y_minus, torch.zeros_like(q.slope)))
     alpha = -(q.slope - weight / t.unsqueeze(1)) / t.unsqueeze(1)
     bound = torch.where(good, bound, -torch.inf)
-    return Dual(bound, mu, Move.of(pairs, alpha, -q.along / t))
+    return Dual(bound, mu, Perturbation.of(pairs, alpha, -q.along / t))
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +126,7 @@ def _bent(bend: Tensor, t: Tensor) -> tuple[_Bent, Tensor]:
     return _Bent(index[:, :count], size[:, :count].sqrt()), left_out
 
 
-def _scaled(pairs: Pairs, first: _Bent, second: _Bent, t: Tensor) -> Tensor:
+def _scaled(pairs: TargetPairs, first: _Bent, second: _Bent, t: Tensor) -> Tensor:
     """B_first G B_second / t, (m, k, l)."""
     part = pairs.products(first.index, second.index)
     return part * (first.root / t.unsqueeze(1)).unsqueeze(2) * second.root.unsqueeze(1)

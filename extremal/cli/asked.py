@@ -18,9 +18,9 @@ from extremal.attack.ball import NORMS
 from extremal.certify.certified_radius import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import Dataset
-from extremal.data.named_datasets import TABLE
+from extremal.data.named_datasets import DATASETS
 from extremal.evaluate.robustness import plain_box
-from extremal.models import double, load, output_margins
+from extremal.models import float64_copy, load, output_margins
 
 ModelArgument = Annotated[
     Path,
@@ -29,7 +29,7 @@ ModelArgument = Annotated[
 DataOption = Annotated[
     str,
     typer.Option(
-        "--data", "-d", help=f"{', '.join(TABLE)}, or a .safetensors or .npz file with x and y."
+        "--data", "-d", help=f"{', '.join(DATASETS)}, or a .safetensors or .npz file with x and y."
     ),
 ]
 NormOption = Annotated[str, typer.Option(help="l1, l2 or linf.")]
@@ -102,7 +102,7 @@ class Asked:
 
 def correct(net: nn.Module, test: Dataset) -> Tensor:
     """Which points are classified correctly, (n,) bool."""
-    twin = double(net)
+    twin = float64_copy(net)
     with torch.no_grad():
         parts = [
             output_margins(twin(test.x[at].double()), test.y[at]) > 0

@@ -28,7 +28,7 @@ from extremal.cli.asked import (
 )
 from extremal.cli.points import Points
 from extremal.evaluate.robustness import finite_or_none
-from extremal.evaluate.robustness_curve import cell, usual_radii, wilson
+from extremal.evaluate.robustness_curve import default_radii, share_with_interval, wilson
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -64,7 +64,7 @@ def certify_model(
     )
     right = correct(net, test)
     told = {
-        **_numbers(proof.radius, right, radius or usual_radii(proof.radius), chosen.sampled),
+        **_numbers(proof.radius, right, radius or default_radii(proof.radius), chosen.sampled),
         "methods": _methods(proof),
         "settings": {**asked.settings(chosen), "boxed": proof.boxed},
     }
@@ -109,11 +109,12 @@ def _methods(proof: Certificate) -> dict[str, int]:
 def _print(told: dict[str, Any], norm: str, chosen: Points) -> None:
     say(f"{norm + ' radius':>11}  {'certified':>24}")
     for row in told["table"]:
-        say(f"{row['radius']:>11.4g}  {cell(row['certified'], row['interval']):>24}")
+        say(f"{row['radius']:>11.4g}  {share_with_interval(row['certified'], row['interval']):>24}")
     clean = told["clean"]
     if chosen.data.box is not None and not told["settings"]["boxed"]:
         say("the certificate ignores the box: it holds there, and could be larger")
-    say(f"clean accuracy {cell(clean['accuracy'], clean['interval'])} on {chosen.sentence}")
+    accuracy = share_with_interval(clean["accuracy"], clean["interval"])
+    say(f"clean accuracy {accuracy} on {chosen.sentence}")
     if clean["correct"] == 0:
         say("no point is classified correctly: no quantiles")
         return

@@ -15,11 +15,11 @@ from rich.table import Table
 
 from extremal import _check, data
 from extremal.data.fetching.download import File, cache_folder
-from extremal.data.named_datasets import TABLE
+from extremal.data.named_datasets import DATASETS
 
 
 def _names(incomplete: str) -> list[str]:
-    return [name for name in TABLE if name.startswith(incomplete)]
+    return [name for name in DATASETS if name.startswith(incomplete)]
 
 
 NameArgument = Annotated[
@@ -43,7 +43,9 @@ def list_known(as_json: JsonOption = False) -> None:
 
     Example:  extremal data list
     """
-    known = [{"name": name, "about": row.about, "here": _here(name)} for name, row in TABLE.items()]
+    known = [
+        {"name": name, "about": row.about, "here": _here(name)} for name, row in DATASETS.items()
+    ]
     if as_json:
         print(json.dumps(known, indent=2))
         return
@@ -79,8 +81,8 @@ def path(name: NameArgument) -> None:
 
     Example:  ls $(extremal data path mnist)
     """
-    _check.choice("name", name, TABLE)
-    _check.require(bool(TABLE[name].files), "name", "be a data set that has files", name)
+    _check.choice("name", name, DATASETS)
+    _check.require(bool(DATASETS[name].files), "name", "be a data set that has files", name)
     _check.require(_here(name), "name", f"be fetched first: extremal data fetch {name}", name)
     print(*_folders(name), sep="\n")
 
@@ -91,12 +93,12 @@ def _counted(part: data.Dataset) -> dict[str, Any]:
 
 def _here(name: str) -> bool:
     """Whether all files are on this machine, as far as their names and sizes tell."""
-    return all(_place(name, file) is not None for file in TABLE[name].files)
+    return all(_place(name, file) is not None for file in DATASETS[name].files)
 
 
 def _folders(name: str) -> list[Path]:
     """The folders that the files are taken from, each once."""
-    places = [_place(name, file) for file in TABLE[name].files]
+    places = [_place(name, file) for file in DATASETS[name].files]
     return list(dict.fromkeys(place for place in places if place is not None))
 
 

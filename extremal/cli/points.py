@@ -9,7 +9,7 @@ import torch
 
 from extremal import _check
 from extremal.data import Dataset, load, load_features
-from extremal.data.named_datasets import TABLE
+from extremal.data.named_datasets import DATASETS
 from extremal.data.user_files import KINDS
 
 SPLITS = ("train", "test")
@@ -54,7 +54,7 @@ def read_points(
     _check.choice("--split", split, SPLITS)
     _check.integer("--points", points, minimum=1)
     asked = None if box is None else _box(box)
-    known = data in TABLE
+    known = data in DATASETS
     found = (
         load(data, progress=progress)[SPLITS.index(split)] if known else read_file(data, "--data")
     )
@@ -68,7 +68,7 @@ def read_points(
 
 def read_file(data: str, option: str) -> Dataset:
     """The points of a file; what is wrong with it is said of the option that named it."""
-    known = f"be one of {', '.join(TABLE)}, or a file that ends in {' or '.join(KINDS)}"
+    known = f"be one of {', '.join(DATASETS)}, or a file that ends in {' or '.join(KINDS)}"
     _check.require(Path(data).suffix in KINDS, option, known, data)
     try:
         return load_features(data)

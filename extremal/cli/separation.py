@@ -15,7 +15,7 @@ from extremal._files import write_whole
 from extremal.cli.asked import JsonOption, say
 from extremal.cli.points import read_file
 from extremal.data import Dataset
-from extremal.data.named_datasets import TABLE
+from extremal.data.named_datasets import DATASETS
 from extremal.measure import Separation
 from extremal.measure.nearest_neighbours import NORMS
 
@@ -24,7 +24,7 @@ _SHOWN = 8  # pairs in the picture and in the list
 DataArgument = Annotated[
     str,
     typer.Argument(
-        help=f"{', '.join(TABLE)}; a .safetensors or .npz file with x and y; or a folder with "
+        help=f"{', '.join(DATASETS)}; a .safetensors or .npz file with x and y; or a folder with "
         "train and test, each with a folder of images for every class."
     ),
 ]
@@ -84,7 +84,7 @@ def separation(
 
 def _read(name: str, size: int) -> tuple[Dataset, Dataset | None]:
     """Training and test points, or the points of a file alone."""
-    if name in TABLE:
+    if name in DATASETS:
         return data.load(name, progress=sys.stderr.isatty())
     if not Path(name).is_dir():
         return read_file(name, "DATA"), None

@@ -2,10 +2,10 @@
 
 from extremal.data.dataset import Dataset
 from extremal.data.fetching.download import DataError
-from extremal.data.gaussian_clusters import Clusters, correlated_centers, random_centers
+from extremal.data.gaussian_clusters import GaussianClusters, correlated_centers, random_centers
 from extremal.data.named_datasets import load, published_split
 from extremal.data.orthonormal_mixture import OrthogonalClusters, OrthonormalMixture
-from extremal.data.patch_data import Patches
+from extremal.data.patch_data import PatchData
 from extremal.data.separated_sets import LatticeCells, ManifoldCells, separated_points
 from extremal.data.user_files import (
     ImageFolder,
@@ -16,15 +16,15 @@ from extremal.data.user_files import (
 )
 
 __all__ = [
-    "Clusters",
     "DataError",
     "Dataset",
+    "GaussianClusters",
     "ImageFolder",
     "LatticeCells",
     "ManifoldCells",
     "OrthogonalClusters",
     "OrthonormalMixture",
-    "Patches",
+    "PatchData",
     "correlated_centers",
     "image_folder",
     "load",

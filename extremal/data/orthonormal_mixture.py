@@ -13,10 +13,10 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data.dataset import Dataset
-from extremal.data.gaussian_clusters import Clusters, correlated_centers
+from extremal.data.gaussian_clusters import GaussianClusters, correlated_centers
 
 
-class OrthogonalClusters(Clusters):
+class OrthogonalClusters(GaussianClusters):
     """Balanced clusters x = mu_j + N(0, sigma^2 I), ||mu_j|| = sqrt(dim), in two classes.
 
     The first `positive` clusters (J_+) have y = +1, the `negative` others (J_-) y = -1. Li, Pan,
@@ -85,7 +85,7 @@ def _lengths(norms: Sequence[float] | None, count: int) -> Tensor:
     )
 
 
-class OrthonormalMixture(Clusters):
+class OrthonormalMixture(GaussianClusters):
     """A balanced mixture of K Gaussians with orthonormal centres, grouped into two classes.
 
     A sample draws z uniformly from the K = positive + negative subclasses, then

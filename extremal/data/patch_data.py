@@ -15,7 +15,7 @@ from extremal.data.orthonormal_mixture import orthonormal
 Interval = tuple[float, float]
 
 
-class Patches:
+class PatchData:
     """Points of P patches: alpha_p u_y + noise on robust ones, beta_p v_y + noise on the others.
 
     Li & Li 2025. `classes` is k, `dim` the d of a patch, `robust` |J_R| and `dense` |J_NR| the

@@ -17,8 +17,8 @@ from extremal.certify.certified_radius import BATCH, EFFORTS
 from extremal.certify.lipschitz import is_chain
 from extremal.data import Dataset
 from extremal.evaluate import health_checks
-from extremal.evaluate.evaluation_task import Task
-from extremal.evaluate.health_checks import checked
+from extremal.evaluate.evaluation_task import EvaluationTask
+from extremal.evaluate.health_checks import probed
 from extremal.evaluate.robustness import Robustness
 from extremal.evaluate.robustness_curve import checked_radii
 from extremal.models import is_shallow
@@ -52,10 +52,10 @@ def evaluate(
     """
     _check_settings(net, test, norm, effort, generator, batch)
     asked = None if radii is None else sorted(set(checked_radii(radii)))
-    task = Task(net, test, norm, STEPS[effort], batch, generator)
+    task = EvaluationTask(net, test, norm, STEPS[effort], batch, generator)
     out = task.outputs()
     found, lower, proof = _bracketed(task, asked, effort, certify, progress)
-    found, warnings = checked(task, out, found)
+    found, warnings = probed(task, out, found)
     if proof is not None:
         warnings.append(health_checks.wide_brackets(lower, found.radius))
     elif certify:
@@ -87,7 +87,7 @@ def _check_settings(
 
 
 def _bracketed(
-    task: Task,
+    task: EvaluationTask,
     radii: list[float] | None,
     effort: Literal["tight", "fast"],
     certify: bool,
@@ -103,7 +103,9 @@ def _bracketed(
     return found, lower, proof
 
 
-def _settings(task: Task, effort: str, certify: bool, radii: list[float] | None) -> dict[str, Any]:
+def _settings(
+    task: EvaluationTask, effort: str, certify: bool, radii: list[float] | None
+) -> dict[str, Any]:
     return {
         "network": type(task.net).__name__,
         "dtype": str(task.dtype).removeprefix("torch."),

@@ -14,11 +14,11 @@ from extremal.attack import AttackResult, Ball, known_clusters, minimal, run, ve
 from extremal.attack.attack_result import CLEAN, batches
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset
-from extremal.models import check_outputs, double
+from extremal.models import check_outputs, float64_copy
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class EvaluationTask:
     """What is attacked, and how; each method gives a result that is at least as bad."""
 
     net: nn.Module
@@ -36,7 +36,7 @@ class Task:
 
     def outputs(self) -> Tensor:
         """The outputs (n,) or (n, C) in float64; they say early whether network and data fit."""
-        test, twin = self.test, double(self.net)
+        test, twin = self.test, float64_copy(self.net)
         with torch.no_grad():
             parts = [twin(test.x[at].double()) for at in batches(len(test), self.batch)]
         out = torch.cat(parts)

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from extremal.attack import AttackResult, Ball, pgd, random_search
 from extremal.attack.attack_result import batches
-from extremal.attack.surrogate import search_copy
-from extremal.evaluate.evaluation_task import Task
+from extremal.attack.surrogate import surrogate_network
+from extremal.evaluate.evaluation_task import EvaluationTask
 from extremal.models import is_shallow, margin_gradient, output_margins
 
 SEARCHED, QUERIES, BELOW = 64, 300, 0.95  # random search: points, trials, share of the radius found
@@ -22,8 +22,8 @@ TRAVEL = 10.0  # length of all plain steps together, in radii
 FIRST = 10  # of these steps, in which a loss should change
 
 
-def checked(
-    task: Task, out: Tensor, found: AttackResult
+def probed(
+    task: EvaluationTask, out: Tensor, found: AttackResult
 ) -> tuple[AttackResult, list[HealthWarning | None]]:
     """What the probes leave of the attacks' result, and what all checks of it say.
 
@@ -44,17 +44,17 @@ def checked(
     ]
 
 
-def _gradients(task: Task, margins: Tensor) -> Tensor:
+def _gradients(task: EvaluationTask, margins: Tensor) -> Tensor:
     """The margin's gradients (m, dim) at correctly classified points, as attacks see them."""
     right = margins > 0
     x, y = task.test.x[right], task.test.y[right]
     if len(x) == 0:
         return x
-    twin, rows = search_copy(task.net, x), batches(len(x), task.batch)
+    twin, rows = surrogate_network(task.net, x), batches(len(x), task.batch)
     return torch.cat([margin_gradient(twin, x[at], y[at])[1] for at in rows])
 
 
-def _plateau(task: Task, out: Tensor, found: AttackResult) -> HealthWarning | None:
+def _plateau(task: EvaluationTask, out: Tensor, found: AttackResult) -> HealthWarning | None:
     """The loss over the first plain steps, at points that no attack broke."""
     rows = _some(torch.nonzero(found.radius.isinf()).squeeze(1), STEPPED)
     if len(rows) == 0:
@@ -64,10 +64,10 @@ def _plateau(task: Task, out: Tensor, found: AttackResult) -> HealthWarning | No
     return loss_plateau(torch.cat(parts), out[rows], task.test.x.dtype, FIRST)
 
 
-def _change(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
+def _change(task: EvaluationTask, rows: Tensor, radius: Tensor) -> Tensor:
     """The largest change (m,) of the margin over the first steps of plain PGD from the points."""
     part, ball = task.test.take(rows), Ball(task.norm, radius, task.test.box)
-    twin, delta = search_copy(task.net, part.x), torch.zeros_like(part.x)
+    twin, delta = surrogate_network(task.net, part.x), torch.zeros_like(part.x)
     length = (TRAVEL / PLAIN * radius).to(part.x).unsqueeze(1)
     start, gradient = margin_gradient(twin, part.x, part.y)
     change = torch.zeros_like(start)
@@ -80,7 +80,9 @@ def _change(task: Task, rows: Tensor, radius: Tensor) -> Tensor:
     return change.double()
 
 
-def _searched(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarning | None]:
+def _searched(
+    task: EvaluationTask, found: AttackResult
+) -> tuple[AttackResult, HealthWarning | None]:
     """A random search a little below the radius found for some points."""
     rows = _some(torch.nonzero(found.radius > 0).squeeze(1), SEARCHED)
     if len(rows) == 0:
@@ -99,7 +101,9 @@ def _searched(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarn
     return found.merged(rows, probe), random_wins(probe, shallow=is_shallow(task.net))
 
 
-def _stepped(task: Task, found: AttackResult) -> tuple[AttackResult, HealthWarning | None]:
+def _stepped(
+    task: EvaluationTask, found: AttackResult
+) -> tuple[AttackResult, HealthWarning | None]:
     """Plain PGD from the points themselves, a little beyond the median radius found."""
     right = torch.nonzero(found.radius > 0).squeeze(1)
     if not bool(found.radius[right].isfinite().any()):

@@ -22,10 +22,10 @@ from extremal.data.dataset import Box
 from extremal.evaluate import robustness_curve
 from extremal.evaluate.health_checks import HealthWarning
 from extremal.evaluate.robustness_curve import (
-    Gap,
+    BracketGap,
     RobustnessCurve,
     checked_radii,
-    usual_radii,
+    default_radii,
     wilson,
 )
 
@@ -35,13 +35,13 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def nulls(values: Tensor) -> list[float | None]:
+def radii_to_json(values: Tensor) -> list[float | None]:
     """Numbers (n,) with None for the infinite ones."""
     return [finite_or_none(value) for value in values.tolist()]
 
 
-def infinities(values: Sequence[float | None]) -> Tensor:
-    """What `nulls` was made of, (n,) in float64."""
+def radii_from_json(values: Sequence[float | None]) -> Tensor:
+    """What `radii_to_json` was made of, (n,) in float64."""
     known = [math.inf if value is None else value for value in values]
     return torch.tensor(known, dtype=torch.float64)
 
@@ -136,13 +136,13 @@ class Robustness:
         return self.upper > 0
 
     @property
-    def gap(self) -> Gap:
+    def gap(self) -> BracketGap:
         """Median and 90th percentile of 1 - lower/upper, for correct points with a finite upper."""
         seen = self.correct & self.upper.isfinite()
         if not bool(seen.any()):
-            return Gap(math.nan, math.nan)
+            return BracketGap(math.nan, math.nan)
         gaps = (1.0 - self.lower[seen] / self.upper[seen]).clamp(min=0.0)
-        return Gap(float(gaps.quantile(0.5)), float(gaps.quantile(0.9)))
+        return BracketGap(float(gaps.quantile(0.5)), float(gaps.quantile(0.9)))
 
     def curve(self, radii: Sequence[float] | None = None) -> RobustnessCurve:
         """Certified and attacked accuracy at each radius.
@@ -200,8 +200,8 @@ class Robustness:
             "warnings": [asdict(warning) for warning in self.warnings],
             "settings": dict(self.settings),
             "sampled": self.sampled,
-            "lower": nulls(self.lower),
-            "upper": nulls(self.upper),
+            "lower": radii_to_json(self.lower),
+            "upper": radii_to_json(self.upper),
             "attack": self.attack,
             "certificate": self.certificate,
         }
@@ -222,8 +222,8 @@ class Robustness:
             _check.choice("format", read.pop("format", None), [_FORMAT])
             warnings = tuple(HealthWarning(**warning) for warning in read.pop("warnings"))
             return cls(
-                lower=infinities(read.pop("lower")),
-                upper=infinities(read.pop("upper")),
+                lower=radii_from_json(read.pop("lower")),
+                upper=radii_from_json(read.pop("upper")),
                 box=read_box(read.pop("box")),
                 attack=tuple(read.pop("attack")),
                 certificate=tuple(read.pop("certificate")),
@@ -236,4 +236,6 @@ class Robustness:
 
     def _usual(self) -> list[float]:
         asked = self.settings.get("radii")
-        return [float(radius) for radius in asked] if asked else usual_radii(self.upper, self.lower)
+        return (
+            [float(radius) for radius in asked] if asked else default_radii(self.upper, self.lower)
+        )

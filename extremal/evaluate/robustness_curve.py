@@ -17,7 +17,7 @@ from torch import Tensor
 from extremal import _check
 
 
-def headline(curve: RobustnessCurve, gap: Gap, *, certified: bool, sampled: bool) -> str:
+def headline(curve: RobustnessCurve, gap: BracketGap, *, certified: bool, sampled: bool) -> str:
     """Robust accuracy at the curve's one radius in a sentence.
 
     The 95 % interval reaches from the low end of the certified share's to the high end of the
@@ -46,14 +46,14 @@ def table(curve: RobustnessCurve, *, sampled: bool) -> str:
     lines = [f"{curve.norm + ' radius':>11}  {'certified':>24}  {'attacked':>24}"]
     for row in curve.rows():
         cells = (
-            cell(row[name], row[f"{name}_interval"] if sampled else None)
+            share_with_interval(row[name], row[f"{name}_interval"] if sampled else None)
             for name in ("certified", "attacked")
         )
         lines.append(f"{row['radius']:>11.4g}  " + "  ".join(f"{text:>24}" for text in cells))
     return "\n".join(lines) + "\n"
 
 
-def cell(share: float, interval: Sequence[float] | None) -> str:
+def share_with_interval(share: float, interval: Sequence[float] | None) -> str:
     """A share and perhaps its interval, in percent."""
     ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
     return f"{percent(share)}{ends}"
@@ -72,7 +72,7 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
-class Gap:
+class BracketGap:
     """How wide the brackets are: 1 - lower/upper; NaN where no point has a finite one."""
 
     median: float
@@ -115,7 +115,7 @@ def checked_radii(radii: object) -> list[float]:
     return [_check.number("radii", value, minimum=0.0) for value in values]
 
 
-def usual_radii(*sizes: Tensor) -> list[float]:
+def default_radii(*sizes: Tensor) -> list[float]:
     """0 and five steps to the 90th percentile of the first sizes with positive finite ones."""
     for size in sizes:
         known = size[size.isfinite() & (size > 0)]

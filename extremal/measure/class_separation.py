@@ -15,7 +15,7 @@ from torch import Tensor
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
-from extremal.measure.nearest_neighbours import NORMS, Norm, Search
+from extremal.measure.nearest_neighbours import NORMS, NeighbourSearch, Norm
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -117,7 +117,7 @@ def separation(
     lonely = sorted(label for label in known if not seen - {label})
     named = "data" if reference is None else "reference"
     _check.require(not lonely, named, f"have points of classes other than {lonely}", "none")
-    search = Search(data, other, norm, alone=reference is None)
+    search = NeighbourSearch(data, other, norm, alone=reference is None)
     tiles = search.tiles()
     with Bar("separation", len(tiles), progress) as bar:
         for count, tile in enumerate(tiles, start=1):
@@ -128,7 +128,7 @@ def separation(
     return Separation(norm, search.distance, search.nearest, data.y, pairs, same, different)
 
 
-def _closest(search: Search, *, alone: bool) -> Pairs:
+def _closest(search: NeighbourSearch, *, alone: bool) -> Pairs:
     """Where the smallest distance is attained, in order: all pairs of the first such points."""
     least = search.best.min()
     at = torch.nonzero(search.best == least).squeeze(1)

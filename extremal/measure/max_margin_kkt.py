@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models import PReLUNet, double, margin, polar
+from extremal.models import PReLUNet, float64_copy, margin, polar
 from extremal.models.activations import relu_power_with_slope
 
 Parts = Mapping[str, Tensor]
 _BATCH = 2048
 
 
-def gaps(net: PReLUNet, data: Dataset) -> Tensor:
+def constraint_values(net: PReLUNet, data: Dataset) -> Tensor:
     """The constraints' values: (n, 1), or (n, outputs) with infinity at each point's own label."""
     y = _check.labels("data.y", data.y, count=len(data), outputs=net.outputs)
     with torch.no_grad():
@@ -39,7 +39,7 @@ def gaps(net: PReLUNet, data: Dataset) -> Tensor:
 
 
 def cotangents(weights: Tensor, y: Tensor) -> Tensor:
-    """Those of sum weights_it g_it; weights have the shape of `gaps` and are 0 at the own label."""
+    """Those of sum weights_it g_it; weights are like `constraint_values`, 0 at the own label."""
     if weights.shape[1] == 1:
         return y.unsqueeze(1) * weights
     own = nn.functional.one_hot(y, weights.shape[1])
@@ -197,7 +197,7 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
     """
     theta, twin, scales = _trained(net, data)
     _check.integer("support", support, minimum=1)
-    length, values = _norm(theta), gaps(twin, data)
+    length, values = _norm(theta), constraint_values(twin, data)
     least = float(values.min())
     normalized = _normalized(least, theta, scales)
     if not least > 0.0:
@@ -259,7 +259,7 @@ def _trained(net: PReLUNet, data: Dataset) -> tuple[Parts, PReLUNet, dict[str, f
     _check.require(not biases, "net", "have no biases: homogeneous in its weights", biases)
     names = [name for name in ("neurons", "votes") if getattr(net, name).requires_grad]
     _check.require(bool(names), "net", "have neurons or votes that are not frozen", "none")
-    twin = double(net)
+    twin = float64_copy(net)
     assert isinstance(twin, PReLUNet)
     sizes = {name: float(part.abs().max()) for name, part in twin.named_parameters()}
     size = max(sizes[name] for name in names)

@@ -33,7 +33,7 @@ def by_coordinates(values: Tensor, other: Tensor, sample: Sample) -> Bound:
 
     In bytes it is exact.
     """
-    chosen = telling(*sample, count=_LOOKED_AT)
+    chosen = separating_coordinates(*sample, count=_LOOKED_AT)
     kind = torch.uint8 if values.dtype == torch.uint8 else torch.float32
     one = values[:, chosen].to(kind).T.contiguous()  # (coordinates, n)
     two = one if other is values else other[:, chosen].to(kind).T.contiguous()
@@ -53,7 +53,7 @@ def by_coordinates(values: Tensor, other: Tensor, sample: Sample) -> Bound:
     return bound
 
 
-def telling(one: Tensor, two: Tensor, limit: Tensor, *, count: int) -> Tensor:
+def separating_coordinates(one: Tensor, two: Tensor, limit: Tensor, *, count: int) -> Tensor:
     """Coordinates (count,) at most that tell pairs (m, dim) to be `limit` (m,) apart or more.
 
     Each next one tells the most of the pairs that none has told so far; once none tells any more,
@@ -75,7 +75,7 @@ def telling(one: Tensor, two: Tensor, limit: Tensor, *, count: int) -> Tensor:
     return torch.tensor(chosen)
 
 
-def by_products(values: Tensor, other: Tensor, sample: Sample) -> Bound:
+def l2_bound(values: Tensor, other: Tensor, sample: Sample) -> Bound:
     """The l2 distance from a matrix product: |a - b|^2 = |a|^2 + |b|^2 - 2 <a, b>."""
     middle = values.float().mean(0)
     lengths = [_lengths(x, middle) for x in (values, other)]
@@ -95,10 +95,10 @@ def by_products(values: Tensor, other: Tensor, sample: Sample) -> Bound:
     return bound
 
 
-def by_sums(values: Tensor, other: Tensor, sample: Sample) -> Bound:
+def l1_bound(values: Tensor, other: Tensor, sample: Sample) -> Bound:
     """The l1 distance of sums over runs of coordinates, and |a - b| >= (a - b)^2 / the widest."""
     sums = [_runs(x.float()) for x in (values, other)]
-    products = by_products(values, other, sample)
+    products = l2_bound(values, other, sample)
     widest = max(float(x.max()) for x in (values, other))
     widest -= min(float(x.min()) for x in (values, other))
     count = sums[0].shape[1]
@@ -142,7 +142,7 @@ _OFF = 2.0  # units in the last place that such a value may be off
 _PLAIN = (2.0**-30, 2.0**30)  # of the largest value: squares of others leave float32's range
 
 
-class Search:
+class NeighbourSearch:
     """The best distances so far, (n,) in units of the search, and the tiles that may better them.
 
     `values` and `other_values` are what distances are between, in these units: whole numbers 0..255
@@ -171,7 +171,7 @@ class Search:
         some = slice(None, None, max(1, data.dim // _SOME))
         self.some = self.values[:, some].contiguous()
         self.other_some = self.some if alone else self.other_values[:, some].contiguous()
-        make = {"linf": by_coordinates, "l2": by_products, "l1": by_sums}[norm]
+        make = {"linf": by_coordinates, "l2": l2_bound, "l1": l1_bound}[norm]
         self.bound: Bound = make(self.values, self.other_values, self._sample())
 
     @property

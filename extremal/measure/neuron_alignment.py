@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.data import Patches
+from extremal.data import PatchData
 from extremal.models import PatchCNN, PReLUNet
 
 
@@ -23,10 +23,10 @@ class PatchFeatures:
     dense: Tensor
 
 
-def patch_features(net: PatchCNN, source: Patches) -> PatchFeatures:
+def patch_features(net: PatchCNN, source: PatchData) -> PatchFeatures:
     """The correlations of filters with the features of their class: Li & Li 2025, Figure 3."""
     _check.instance("net", net, PatchCNN, "be a PatchCNN")
-    _check.instance("source", source, Patches, "be Patches")
+    _check.instance("source", source, PatchData, "be Patches")
     fits = (net.outputs, net.patch_dim) == (source.classes, source.patch_dim)
     rule = f"have {net.outputs} classes and patches of {net.patch_dim}"
     _check.require(fits, "source", rule, source)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data.dataset import Box, checked_box
-from extremal.models import double, gap_gradient, represented
+from extremal.models import float64_copy, gap_gradient, represented
 
 _MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-12  # of Adam; gradients are divided by their norm before
 _NOTED = 20  # gaps that are kept on the way
@@ -93,7 +93,9 @@ def invert(
         at = _into(box, at - size * mean / (root + _EPS))
     gap = _gaps(represent, at, wanted)
     best = torch.where((gap <= least).unsqueeze(1), at, best)
-    final = _gaps(double(represent), best.double(), represented(double(represent), x.double()))
+    final = _gaps(
+        float64_copy(represent), best.double(), represented(float64_copy(represent), x.double())
+    )
     noted.append((total, torch.minimum(gap, least).double() / scale))
     taken, path = zip(*noted, strict=True)
     return Inversion(

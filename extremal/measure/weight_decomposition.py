@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.data import Clusters, Dataset
+from extremal.data import Dataset, GaussianClusters
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
     _check.require(same, "start", f"have the shape {tuple(neurons.shape)}", tuple(start.shape))
     _check.instance("data", data, Dataset, "be a Dataset")
     rule = "come from Clusters, with the cluster of each point as its group"
-    known = isinstance(data.source, Clusters) and data.group is not None
+    known = isinstance(data.source, GaussianClusters) and data.group is not None
     _check.require(known, "data", rule, type(data.source).__name__)
     assert data.group is not None
     fits = data.dim == data.source.dim == neurons.shape[1]

@@ -1,9 +1,9 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
 from extremal.models.classification_margin import (
-    Analytic,
+    HasInputGradient,
     check_outputs,
-    double,
+    float64_copy,
     margin,
     margin_gradient,
     output_margins,
@@ -22,15 +22,15 @@ from extremal.models.initialisation import (
     Kaiming,
     Weights,
 )
-from extremal.models.model_files import load, load_noted, save, shipped
+from extremal.models.model_files import included_networks, load, load_with_note, save
 from extremal.models.nearest_centre import NearestCentre
-from extremal.models.network_reduction import Polar, Reduction, polar, reductions
+from extremal.models.network_reduction import Polar, Reduction, polar, reduced_networks
 from extremal.models.prelu_net import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
 from extremal.models.provable_constructions import (
     DistanceRatio,
+    KnowsRadii,
     Memoriser,
-    Provable,
     cover,
     cover_network,
 )
@@ -45,12 +45,18 @@ from extremal.models.reference_classifiers import (
     subclass_classifier,
     summed,
 )
-from extremal.models.two_layer_form import Shallow, best_gap, core, is_shallow, read_like, shallow
+from extremal.models.two_layer_form import (
+    TwoLayerForm,
+    as_two_layer_form,
+    group_margins,
+    inner_network,
+    is_shallow,
+    with_readout_of,
+)
 
 __all__ = [
     "ACTIVATIONS",
     "MLP",
-    "Analytic",
     "Balanced",
     "BayesClassifier",
     "Blocks",
@@ -61,8 +67,10 @@ __all__ = [
     "Gaussian",
     "GridNet",
     "Grouped",
+    "HasInputGradient",
     "Initialisation",
     "Kaiming",
+    "KnowsRadii",
     "LogOdds",
     "Memoriser",
     "NearestCentre",
@@ -74,30 +82,31 @@ __all__ = [
     "Polar",
     "PowerReLU",
     "Preparation",
-    "Provable",
     "Reduction",
     "Representation",
-    "Shallow",
     "SmoothedReLU",
+    "TwoLayerForm",
     "Weights",
+    "as_two_layer_form",
     "average_classifier",
     "averaged_classifier",
     "bayes_classifier",
-    "best_gap",
     "check_outputs",
-    "core",
     "cover",
     "cover_network",
     "decoupled_classifier",
-    "double",
     "extractor",
     "features",
+    "float64_copy",
     "from_authors",
     "from_torch",
     "gap_gradient",
+    "group_margins",
+    "included_networks",
+    "inner_network",
     "is_shallow",
     "load",
-    "load_noted",
+    "load_with_note",
     "margin",
     "margin_gradient",
     "mlp",
@@ -105,13 +114,11 @@ __all__ = [
     "polar",
     "ratio_grid",
     "ratio_side",
-    "read_like",
-    "reductions",
+    "reduced_networks",
     "represented",
     "save",
-    "shallow",
-    "shipped",
     "subclass_classifier",
     "summed",
     "through",
+    "with_readout_of",
 ]

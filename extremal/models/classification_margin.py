@@ -11,7 +11,7 @@ from extremal import _check
 from extremal.models.convolutional import PatchCNN
 from extremal.models.prelu_net import PReLUNet
 
-Analytic = PReLUNet | PatchCNN  # networks with an `input_gradient` by hand
+HasInputGradient = PReLUNet | PatchCNN  # networks with an `input_gradient` by hand
 
 
 def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
     outputs tie, one of them is taken.
     """
     _check_pair(net, x)
-    if isinstance(net, Analytic):
+    if isinstance(net, HasInputGradient):
         return _analytic(net, x, y)
     with torch.enable_grad():
         point = x.detach().requires_grad_(True)
@@ -57,7 +57,7 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
     return value.detach(), gradient
 
 
-def double(net: nn.Module) -> nn.Module:
+def float64_copy(net: nn.Module) -> nn.Module:
     """A float64 copy of a network in evaluation mode; the original is left as it is."""
     twin = copy.deepcopy(_check.module("net", net)).double().eval()
     for parameter in twin.parameters():
@@ -70,7 +70,7 @@ def _check_pair(net: object, x: object) -> None:
     _check.instance("x", x, Tensor, "be a tensor of points")
 
 
-def _analytic(net: Analytic, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _analytic(net: HasInputGradient, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if net.outputs == 1:
         sign = _labels_for(x[:, 0], y).to(x.dtype)
         out, gradient = net.input_gradient(x, sign)

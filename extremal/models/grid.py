@@ -14,7 +14,7 @@ from extremal.models.provable_constructions import (
     Circuit,
     DistanceRatio,
     Norm,
-    Wire,
+    SparseSum,
     check_dense,
     combined,
     distances,
@@ -129,7 +129,7 @@ class GridNet(nn.Module):
         circuit.end([output])
         return circuit.count
 
-    def _circuit(self) -> tuple[Circuit, Wire]:
+    def _circuit(self) -> tuple[Circuit, SparseSum]:
         """The hidden layers, and the sum that the output is."""
         circuit, scale = Circuit(self.dim), float(self.side - 1)
         circuit.add(({j: 1.0}, bias) for j in range(self.dim) for bias in (None, -1.0))
@@ -141,7 +141,7 @@ class GridNet(nn.Module):
             for k in range(self.side)
         )
         nodes = list(product(range(self.side), repeat=self.dim))
-        contests: list[list[Wire]] = [
+        contests: list[list[SparseSum]] = [
             [{(turn * self.dim + j) * self.side + k: 1.0} for j, k in enumerate(node)]
             for node in nodes
             for turn in range(2)
@@ -183,12 +183,12 @@ def grid_nodes(dim: int, side: int) -> Tensor:
     return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
 
 
-def _round(circuit: Circuit, contests: list[list[Wire]]) -> list[list[Wire]]:
+def _round(circuit: Circuit, contests: list[list[SparseSum]]) -> list[list[SparseSum]]:
     """One layer of max(a, b) = relu(a - b) + relu(b), for a, b >= 0, in every contest."""
-    neurons: list[tuple[Wire, float | None]] = []
-    winners: list[list[Wire]] = []
+    neurons: list[tuple[SparseSum, float | None]] = []
+    winners: list[list[SparseSum]] = []
     for numbers in contests:
-        left: list[Wire] = []
+        left: list[SparseSum] = []
         for a, b in zip(numbers[::2], numbers[1::2], strict=False):
             left.append({len(neurons): 1.0, len(neurons) + 1: 1.0})
             neurons += [(combined((1.0, a), (-1.0, b)), None), (b, None)]

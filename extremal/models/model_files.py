@@ -25,7 +25,7 @@ from extremal.models.readouts import Grouped
 _FOLDER = Path(__file__).parent / "networks"
 
 
-def shipped() -> tuple[str, ...]:
+def included_networks() -> tuple[str, ...]:
     """The names of the networks that `load` knows, such as "mnist-p3"; README.md is their card."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.safetensors")))
 
@@ -43,7 +43,7 @@ def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
     """Write a `PReLUNet`, or a `Grouped` one, to `path`, whole or not at all.
 
     Where that fails it is a `FileError`, a ValueError with the path and the reason. A `note` is
-    kept in the file for `load_noted`.
+    kept in the file for `load_with_note`.
     """
     core = net.net if isinstance(net, Grouped) else net
     known = isinstance(core, PReLUNet)
@@ -78,19 +78,20 @@ def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
 def load(path: str | Path) -> nn.Module:
     """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError.
 
-    `path` may also be the name of a network that comes with the package (`shipped`), for images of
-    `data.load`; a file of that name goes first. Those are kept in float16, and come in float32.
+    `path` may also be the name of a network that comes with the package (`included_networks`), for
+    images of `data.load`; a file of that name goes first. Those are kept in float16, and come in
+    float32.
     """
-    return load_noted(path)[0]
+    return load_with_note(path)[0]
 
 
-def load_noted(path: str | Path) -> tuple[nn.Module, str]:
+def load_with_note(path: str | Path) -> tuple[nn.Module, str]:
     """A network as `load` reads it, and the note that was saved with it, or ""."""
     file = as_path(path)
-    if not file.is_file() and str(path) in shipped():
-        net, note = load_noted(shipped_file(str(path)))
+    if not file.is_file() and str(path) in included_networks():
+        net, note = load_with_note(shipped_file(str(path)))
         return net.float(), note
-    known = ", ".join(shipped())
+    known = ", ".join(included_networks())
     _check.require(file.is_file(), "path", f"name an existing model file, or one of {known}", file)
     try:
         metadata, tensors = read_tensors(file)

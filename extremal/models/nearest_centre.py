@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.data import Clusters
+from extremal.data import GaussianClusters
 from extremal.models.provable_constructions import POWERS, Norm, finite_set
 
 _DUAL: dict[str, float] = {"linf": 1.0, "l2": 2.0, "l1": float("inf")}
@@ -37,9 +37,9 @@ class NearestCentre(nn.Module):
         _check.require(whole and len(known) > 1, "labels", rule, known)
 
     @classmethod
-    def of(cls, clusters: Clusters) -> NearestCentre:
+    def of(cls, clusters: GaussianClusters) -> NearestCentre:
         """That of the centres of clusters."""
-        _check.instance("clusters", clusters, Clusters, "be Clusters")
+        _check.instance("clusters", clusters, GaussianClusters, "be Clusters")
         return cls(clusters.centers, clusters.labels)
 
     @property

@@ -105,7 +105,7 @@ def polar(net: PReLUNet) -> Polar:
         return Polar(directions, torch.where(alive, b / safe, 0.0), v * norms, constant)
 
 
-def reductions(net: PReLUNet, tolerances: Iterable[float]) -> Iterator[PReLUNet]:
+def reduced_networks(net: PReLUNet, tolerances: Iterable[float]) -> Iterator[PReLUNet]:
     """Smaller networks: negligible neurons dropped, neurons of one direction and offset merged.
 
     One for each tolerance, made when it is asked for; the distances of neurons are computed once.

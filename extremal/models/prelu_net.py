@@ -20,7 +20,7 @@ from extremal.models.initialisation import Gaussian, Initialisation
 from extremal.models.preparation import Preparation, Prepared
 
 
-class Inputs(ABC):
+class PreparedInputs(ABC):
     """Prepared inputs z (n, dim), of which a gradient in the parameters needs only products."""
 
     @abstractmethod
@@ -33,7 +33,7 @@ class Inputs(ABC):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows(Inputs):
+class DenseInputs(PreparedInputs):
     """A matrix of prepared inputs."""
 
     z: Tensor  # (n, dim)
@@ -163,7 +163,7 @@ class PReLUNet(nn.Module):
         return out, grad
 
     def parameter_gradient(
-        self, x: Tensor | Inputs, cotangent: Tensor | Callable[[Tensor], Tensor]
+        self, x: Tensor | PreparedInputs, cotangent: Tensor | Callable[[Tensor], Tensor]
     ) -> ParameterGradient:
         """The gradient of sum_io cotangent_io f_o(x_i) in the parameters, by hand.
 
@@ -171,11 +171,11 @@ class PReLUNet(nn.Module):
         With q = cotangent @ votes (n, width): d/dw_j = sum_i q_ij (p r^(p-1) z_i - (p-1) r^p u_j),
         d/dv_oj = ||w_j|| sum_i cotangent_io r^p, d/db_j = sum_i q_ij p r^(p-1), r = relu(s_ij);
         with hidden biases the term -(p-1) r^p u_j stays and r has its offset b_j/||w_j||.
-        `Inputs` are taken as prepared: they are z.
+        `PreparedInputs` are taken as prepared: they are z.
         """
         with torch.no_grad():
             directions, norms, offsets = self._polar()
-            z = x if isinstance(x, Inputs) else Rows(self._prepared(x).z)
+            z = x if isinstance(x, PreparedInputs) else DenseInputs(self._prepared(x).z)
             power, slope = relu_power_with_slope(z.inner(directions, offsets), self.p)
             out = self._read(power, norms)
             out = out.squeeze(-1) if self.outputs == 1 else out
@@ -214,9 +214,9 @@ class PReLUNet(nn.Module):
         `extremal.models.reductions` for what `tolerance` means. All parameters of the result
         are frozen, and training it is refused: the bound holds for the weights it was made with.
         """
-        from extremal.models.network_reduction import reductions  # noqa: PLC0415 - it builds PReLUNets
+        from extremal.models.network_reduction import reduced_networks  # noqa: PLC0415 - it builds PReLUNets
 
-        return next(reductions(self, [tolerance]))
+        return next(reduced_networks(self, [tolerance]))
 
     def save(self, path: str | Path) -> None:
         """Write the network as a safetensors file with a JSON header; `models.load` reads it."""

@@ -219,8 +219,8 @@ def cover(data: Dataset, reach: float, norm: Norm = "linf") -> Tensor:
 
 
 MOST_WEIGHTS = 1 << 27  # of dense matrices: 1 GB
-Wire = Mapping[int, float]  # a sum of neurons of the last layer (or of inputs), with weights
-Neuron = tuple[Wire, float | None]  # relu(wire + bias), or without a bias
+SparseSum = Mapping[int, float]  # a sum of neurons of the last layer (or of inputs), with weights
+Neuron = tuple[SparseSum, float | None]  # relu(wire + bias), or without a bias
 
 
 class Circuit:
@@ -232,15 +232,15 @@ class Circuit:
     def __init__(self, dim: int) -> None:
         self.count = 0
         self._inputs = dim
-        self._sums: list[tuple[list[Wire], list[float | None]]] = []
+        self._sums: list[tuple[list[SparseSum], list[float | None]]] = []
 
-    def add(self, neurons: Iterable[Neuron]) -> list[Wire]:
+    def add(self, neurons: Iterable[Neuron]) -> list[SparseSum]:
         """Add a layer; wires to each of its neurons are returned."""
         listed = list(neurons)
         self._append([wire for wire, _ in listed], [bias for _, bias in listed])
         return [{i: 1.0} for i in range(len(listed))]
 
-    def network(self, outputs: Sequence[Wire]) -> MLP:
+    def network(self, outputs: Sequence[SparseSum]) -> MLP:
         """The network that reads these sums of the last layer, in float64."""
         self.end(outputs)
         layers: list[nn.Module] = []
@@ -251,16 +251,16 @@ class Circuit:
         ends = [nn.Flatten(0)] if len(outputs) == 1 else []
         return MLP(*layers[:-1], *ends)
 
-    def end(self, outputs: Sequence[Wire]) -> None:
+    def end(self, outputs: Sequence[SparseSum]) -> None:
         """Add the output layer, to count it, with no matrix built."""
         self._append(list(outputs), [None] * len(outputs))
 
-    def _append(self, wires: list[Wire], biases: list[float | None]) -> None:
+    def _append(self, wires: list[SparseSum], biases: list[float | None]) -> None:
         self.count += sum(map(len, wires)) + sum(bias is not None for bias in biases)
         self._sums.append((wires, biases))
 
 
-def _dense(inputs: int, wires: list[Wire], biases: list[float | None]) -> nn.Linear:
+def _dense(inputs: int, wires: list[SparseSum], biases: list[float | None]) -> nn.Linear:
     """A linear layer with these weights, and zeros elsewhere."""
     # Made on "meta", so that it draws nothing.
     layer = nn.Linear(inputs, len(wires), dtype=torch.float64, device="meta")
@@ -282,7 +282,7 @@ def check_dense(name: str, widths: Sequence[int]) -> None:
     _check.require(weights <= MOST_WEIGHTS, name, rule, f"{weights} weights")
 
 
-def combined(*terms: tuple[float, Wire]) -> Wire:
+def combined(*terms: tuple[float, SparseSum]) -> SparseSum:
     """The sum of wires, each times a number."""
     total: dict[int, float] = {}
     for factor, wire in terms:
@@ -297,7 +297,7 @@ _BLOCK_DISTANCES = 1 << 24  # distances that are computed at a time
 
 
 @runtime_checkable
-class Provable(Protocol):
+class KnowsRadii(Protocol):
     """A network whose construction proves radii at which points keep their class."""
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.data import Clusters, OrthonormalMixture
+from extremal.data import GaussianClusters, OrthonormalMixture
 from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 
 
-def decoupled_classifier(clusters: Clusters, *, threshold: float = 0.25) -> PReLUNet:
+def decoupled_classifier(clusters: GaussianClusters, *, threshold: float = 0.25) -> PReLUNet:
     """f_robust(x) = sum over j of y_j relu(<mu_j, x> + b_j), with b_j = -threshold ||mu_j||^2.
 
     One neuron for each cluster, whose bias filters the noise of its own and of the others (Li et
@@ -30,7 +30,7 @@ def decoupled_classifier(clusters: Clusters, *, threshold: float = 0.25) -> PReL
 
 
 def averaged_classifier(
-    clusters: Clusters, *, biases: tuple[float, float] = (0.0, 0.0)
+    clusters: GaussianClusters, *, biases: tuple[float, float] = (0.0, 0.0)
 ) -> PReLUNet:
     """relu(<sum of mu_j over J_+, x> + b_+) - relu(<sum of mu_j over J_-, x> + b_-).
 
@@ -103,8 +103,8 @@ def _network(neurons: Tensor, signs: Tensor, offsets: Tensor) -> PReLUNet:
     )
 
 
-def _signs(clusters: Clusters) -> Tensor:
-    _check.instance("clusters", clusters, Clusters, "be Clusters")
+def _signs(clusters: GaussianClusters) -> Tensor:
+    _check.instance("clusters", clusters, GaussianClusters, "be Clusters")
     return _signs_of(clusters.labels, clusters.count, "labels of the clusters")
 
 

@@ -15,7 +15,7 @@ from extremal.models.readouts import Grouped
 
 
 @dataclass(frozen=True, eq=False)
-class Shallow:
+class TwoLayerForm:
     """C >= 2 outputs, each of which votes for a class: those of a `PReLUNet` or a `Grouped` one.
 
     out_o(x) = sum_j weights_oj relu(<z, directions_j> + offsets_j)^p + constant_o with
@@ -49,7 +49,7 @@ class Shallow:
         own = self.offsets is not None and bool((self.offsets != 0).any())
         return own or bool((self.constant != 0).any())
 
-    def to(self, target: torch.dtype) -> Shallow:
+    def to(self, target: torch.dtype) -> TwoLayerForm:
         """The same in another dtype."""
         offsets = None if self.offsets is None else self.offsets.to(target)
         return replace(
@@ -83,7 +83,7 @@ class Shallow:
 
     def margins(self, x: Tensor, own: Tensor) -> Tensor:
         """Best own output minus best foreign one, (n,), for the mask `own` (n, C)."""
-        return best_gap(self.outputs(x), own)
+        return group_margins(self.outputs(x), own)
 
     def powers(self, at: Prepared) -> tuple[Tensor, Tensor]:
         """The outputs (n, C), and the slopes p relu(s_j)^(p-1), (n, h), of `preparation.at(x)`."""
@@ -96,24 +96,24 @@ class Shallow:
 
 
 def is_shallow(net: nn.Module) -> bool:
-    """Whether a network has a `Shallow` form: a PReLUNet, or a `Grouped` PReLUNet."""
+    """Whether a network has a `TwoLayerForm` form: a PReLUNet, or a `Grouped` PReLUNet."""
     return isinstance(net.net if isinstance(net, Grouped) else net, PReLUNet)
 
 
-def core(net: nn.Module) -> PReLUNet:
+def inner_network(net: nn.Module) -> PReLUNet:
     """The `PReLUNet` of a network for which `is_shallow` holds."""
     inner = net.net if isinstance(net, Grouped) else net
     assert isinstance(inner, PReLUNet)
     return inner
 
 
-def read_like(inner: PReLUNet, net: nn.Module) -> nn.Module:
+def with_readout_of(inner: PReLUNet, net: nn.Module) -> nn.Module:
     """Another `PReLUNet` with the same outputs, read as `net` reads its own."""
     return Grouped(inner, net.groups, signed=net.signed) if isinstance(net, Grouped) else inner
 
 
-def shallow(net: nn.Module, dtype: torch.dtype = torch.float64) -> Shallow | None:
-    """The `Shallow` form of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network."""
+def as_two_layer_form(net: nn.Module, dtype: torch.dtype = torch.float64) -> TwoLayerForm | None:
+    """The `TwoLayerForm` of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network."""
     inner = net.net if isinstance(net, Grouped) else net
     if not isinstance(inner, PReLUNet):
         return None
@@ -124,7 +124,7 @@ def shallow(net: nn.Module, dtype: torch.dtype = torch.float64) -> Shallow | Non
         half = torch.tensor([-0.5, 0.5], dtype=weights.dtype, device=weights.device)
         weights, constant = half[:, None] * weights, half * constant
     groups = torch.arange(len(weights), device=weights.device)
-    form = Shallow(
+    form = TwoLayerForm(
         part.directions,
         None if inner.hidden_bias is None else part.offsets,
         weights,
@@ -137,7 +137,7 @@ def shallow(net: nn.Module, dtype: torch.dtype = torch.float64) -> Shallow | Non
     return form.to(dtype)
 
 
-def best_gap(out: Tensor, own: Tensor) -> Tensor:
+def group_margins(out: Tensor, own: Tensor) -> Tensor:
     """The best own output minus the best foreign one, (n,), for outputs and mask (n, C)."""
     best = out.masked_fill(~own, -torch.inf).amax(1)
     return best - out.masked_fill(own, -torch.inf).amax(1)

@@ -1,23 +1,23 @@
 """Training: losses, gradient flow, gradient descent, and what to record along the way."""
 
 from extremal.train.adversarial_training import adversarial
-from extremal.train.early_stopping import Watch
+from extremal.train.early_stopping import RobustValidation
 from extremal.train.flow.end_condition import Until
 from extremal.train.flow.gradient_flow import gradient_flow
 from extremal.train.gradient_descent import adam, gd, sgd
-from extremal.train.inner_attack import Inner
+from extremal.train.inner_attack import InnerAttack
 from extremal.train.losses import Loss, loss_and_gradient, total_loss
 from extremal.train.recipes import mnist_network, mnist_recipe
 from extremal.train.recording import DivergenceError, Record, Trajectory
 
 __all__ = [
     "DivergenceError",
-    "Inner",
+    "InnerAttack",
     "Loss",
     "Record",
+    "RobustValidation",
     "Trajectory",
     "Until",
-    "Watch",
     "adam",
     "adversarial",
     "gd",

@@ -19,12 +19,12 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.early_stopping import Epochs, Watch
-from extremal.train.gradient_descent import by_hand, check_fit, numbered, shuffled
-from extremal.train.inner_attack import Inner, divergence, divergence_slope, loss_slope
+from extremal.train.early_stopping import EpochLoop, RobustValidation
+from extremal.train.gradient_descent import check_fit, prepared_gradient, row_batches, shuffled
+from extremal.train.inner_attack import InnerAttack, divergence, divergence_slope, loss_slope
 from extremal.train.losses import Function, Loss, LossName, as_loss, loss_and_gradient, trainable
 from extremal.train.modes import evaluating
-from extremal.train.optimisers import Moments, Optimiser, Sgd
+from extremal.train.optimisers import Adam, Optimiser, Sgd
 from extremal.train.recording import Record, Recorder, Trajectory
 
 _BESIDE = 1e-3  # of the radius: at x itself the divergence is least, and has no slope
@@ -40,7 +40,7 @@ class Perturbing:
     net: nn.Module
     loss: Loss
     rule: Optimiser
-    inner: Inner
+    inner: InnerAttack
     clean_share: float
     trades: float | None
     generator: torch.Generator
@@ -49,7 +49,7 @@ class Perturbing:
         """Batches without end, and the step on one of them."""
         net, rule = self.net, self.rule
         unmoved = self.inner.radius == 0.0
-        if unmoved and isinstance(rule, Moments) and isinstance(net, PReLUNet):
+        if unmoved and isinstance(rule, Adam) and isinstance(net, PReLUNet):
             return self._prepared(net, rule, train, batch)
         batches: Batches = itertools.repeat((train.x, train.y))
         if batch is not None:
@@ -89,13 +89,13 @@ class Perturbing:
         return value.detach()
 
     def _prepared(
-        self, net: PReLUNet, rule: Moments, train: Dataset, batch: int | None
+        self, net: PReLUNet, rule: Adam, train: Dataset, batch: int | None
     ) -> tuple[Batches, Step]:
         """Adam's own steps on points that are prepared once, where no attack changes them."""
-        slopes = by_hand(net, train, self.loss)
+        slopes = prepared_gradient(net, train, self.loss)
         rows: Batches = itertools.repeat((torch.arange(len(train)), train.y))
         if batch is not None:
-            rows = numbered(train, batch, self.generator)
+            rows = row_batches(train, batch, self.generator)
 
         def take(index: Tensor, y: Tensor, share: float) -> Tensor:
             del share
@@ -110,7 +110,7 @@ def adversarial(
     net: nn.Module,
     train: Dataset,
     *,
-    inner: Inner,
+    inner: InnerAttack,
     loss: LossName | Function | Loss = "cross-entropy",
     method: Literal["sgd", "adam"] = "sgd",
     lr: float,
@@ -120,7 +120,7 @@ def adversarial(
     warm_up: int = 0,
     clean_share: float = 0.0,
     trades: float | None = None,
-    watch: Watch | None = None,
+    watch: RobustValidation | None = None,
     record: Record | None = None,
     checkpoint: str | Path | None = None,
     progress: bool | Progress = False,
@@ -146,10 +146,10 @@ def adversarial(
     does not count. With a `checkpoint` it goes on from the file where it was interrupted, to the
     same weights.
     """
-    used, watch = as_loss(loss), watch or Watch()
+    used, watch = as_loss(loss), watch or RobustValidation()
     check_fit(net, train, used)
     inner = _within(inner, train)
-    _check.instance("watch", watch, Watch, "be a Watch or None")
+    _check.instance("watch", watch, RobustValidation, "be a Watch or None")
     total = _check.integer("epochs", epochs, minimum=1)
     _check_settings(method, momentum, total, warm_up, clean_share, trades)
     held = watch.validation
@@ -159,7 +159,7 @@ def adversarial(
     asked = record or Record(at=range(1, total) if watch.patience is not None else ())
     _check.instance("record", asked, Record, "be a Record or None")
     torch.set_flush_denormal(True)
-    rule: Optimiser = Sgd(net, used, lr, momentum) if method == "sgd" else Moments(net, used, lr)
+    rule: Optimiser = Sgd(net, used, lr, momentum) if method == "sgd" else Adam(net, used, lr)
     step = Perturbing(net, used, rule, inner, clean_share, trades, generator)
     batches, take = step.steps(train, batch)
     looks = {**asked.watch, **watch.looks(train, inner, generator)}
@@ -171,7 +171,7 @@ def adversarial(
         "patience": watch.patience,
     }
     data = [train.x, train.y, *([] if held is None else [held.x, held.y])]
-    loop = Epochs(net, rule, recorder, generator, watch.patience, checkpoint, [settings, data])
+    loop = EpochLoop(net, rule, recorder, generator, watch.patience, checkpoint, [settings, data])
     each = 1 if batch is None else -(-len(train) // batch)
     with Bar("adversarial", total, progress) as bar:
         for epoch in loop.run(total):
@@ -203,9 +203,9 @@ def _check_settings(
         _check.require(clean_share == 0.0, "clean_share", "be 0 with trades", clean_share)
 
 
-def _within(inner: Inner, train: Dataset) -> Inner:
+def _within(inner: InnerAttack, train: Dataset) -> InnerAttack:
     """The attack inside the data's box, which it may name and not change."""
-    _check.instance("inner", inner, Inner, "be an Inner")
+    _check.instance("inner", inner, InnerAttack, "be an Inner")
     if train.box is None:
         return inner
     if inner.box is None:

@@ -49,7 +49,7 @@ class Checkpoint:
     ) -> None:
         self.path = writable(path)
         asked = [sorted(record.watch), record.snapshots, record.phases]
-        self.problem = problem_of([settings, asked, data.x, data.y, data.group, net])
+        self.problem = problem_digest([settings, asked, data.x, data.y, data.group, net])
         self.twin = net
         self.counts: dict[str, float] = {}
         self.memory: dict[str, float] = {}
@@ -124,7 +124,7 @@ def writable(path: str | Path) -> Path:
     return file
 
 
-def problem_of(parts: list[Any]) -> str:
+def problem_digest(parts: list[Any]) -> str:
     """A digest of all that defines a training, by which its checkpoint is recognised."""
     digest = hashlib.sha256()
     for part in _parts(parts):

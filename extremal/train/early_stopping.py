@@ -21,9 +21,9 @@ from extremal._files import FileError, read_tensors, write_whole
 from extremal.attack import run
 from extremal.data import Dataset
 from extremal.measure import accuracy
-from extremal.train.checkpoint import problem_of, writable
-from extremal.train.inner_attack import Inner
-from extremal.train.losses import all_outputs
+from extremal.train.checkpoint import problem_digest, writable
+from extremal.train.inner_attack import InnerAttack
+from extremal.train.losses import outputs_on
 from extremal.train.modes import evaluating
 from extremal.train.optimisers import Optimiser
 from extremal.train.recording import DivergenceError, Recorder, Trajectory
@@ -32,7 +32,7 @@ Look = Callable[[nn.Module], float]
 
 
 @dataclass(frozen=True)
-class Watch:
+class RobustValidation:
     """How closely robust accuracy is watched, and when training ends early.
 
     Looked at are so many `points`, evenly spaced, of the training data and of `validation`, under
@@ -62,7 +62,9 @@ class Watch:
             held = self.validation is not None
             _check.require(held, "patience", "come with a validation set", self.patience)
 
-    def looks(self, train: Dataset, inner: Inner, generator: torch.Generator) -> dict[str, Look]:
+    def looks(
+        self, train: Dataset, inner: InnerAttack, generator: torch.Generator
+    ) -> dict[str, Look]:
         """What is recorded, by name; each look draws from the generator's own seed."""
         seed = generator.initial_seed()
         looks = {"robust_accuracy": self._robust(train, inner, seed)} if self.training else {}
@@ -72,7 +74,7 @@ class Watch:
             looks["validation_accuracy"] = lambda net: accuracy(net, held)
         return looks
 
-    def _robust(self, data: Dataset, inner: Inner, seed: int) -> Look:
+    def _robust(self, data: Dataset, inner: InnerAttack, seed: int) -> Look:
         few = data.spaced(self.points)
         radius = inner.radius if self.radius is None else self.radius
 
@@ -97,7 +99,7 @@ _EVERY = 15.0  # seconds between two files
 _WATCHED = "validation_robust"
 
 
-class Epochs:
+class EpochLoop:
     """The state of a training by epochs: its records, its best weights, its file.
 
     `patience` is the number of records without a better "validation_robust" after which it stops.
@@ -125,7 +127,7 @@ class Epochs:
         self.path = None if checkpoint is None else writable(checkpoint)
         asked = [sorted(recorder.record.watch), recorder.record.snapshots]
         parts = [problem, asked, net, generator.get_state()]
-        self.problem = problem_of(parts) if self.path is not None else ""
+        self.problem = problem_digest(parts) if self.path is not None else ""
         self.written = time.monotonic()
 
     def run(self, total: int) -> Iterator[int]:
@@ -187,7 +189,7 @@ class Epochs:
         """Record now, unless the network has no finite loss, which no attack could look at."""
         known = self.recorder
         with evaluating(self.net):
-            outputs = all_outputs(self.net, known.data)
+            outputs = outputs_on(self.net, known.data)
             if not math.isfinite(float(known.loss.value(outputs, known.data.y))):
                 raise self._diverged()
             known.note(float(self.reached), outputs)

@@ -19,9 +19,9 @@ from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.losses import Function, Loss, LossName, as_loss, loss_and_gradient, trainable
 from extremal.train.modes import evaluating
-from extremal.train.optimisers import Moments, Sgd
+from extremal.train.optimisers import Adam, Sgd
 from extremal.train.recording import Record, Recorder, Trajectory
-from extremal.train.sparse_inputs import Points
+from extremal.train.sparse_inputs import SparseDataset
 
 # The loss before a step and its gradient, on a batch.
 Slopes = Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
@@ -55,10 +55,10 @@ def adam(
     check_fit(net, train, used)
     batches = shuffled(train, batch, generator)
     total = count_steps(steps, epochs, -(-len(train) // batch))
-    moments = Moments(net, used, rate)
+    moments = Adam(net, used, rate)
     slopes: Slopes = partial(loss_and_gradient, net, loss=used)
     if isinstance(net, PReLUNet):
-        batches, slopes = numbered(train, batch, generator), by_hand(net, train, used)
+        batches, slopes = row_batches(train, batch, generator), prepared_gradient(net, train, used)
     with Bar("adam", total, progress) as bar:
 
         def step(x: Tensor, y: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ def count_steps(steps: int | None, epochs: int | None, each: int) -> int:
     return _check.integer("steps", steps, minimum=1)
 
 
-def numbered(
+def row_batches(
     train: Dataset, batch: int, generator: torch.Generator
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Batches without end, as the numbers of their points and their labels."""
@@ -88,13 +88,13 @@ def numbered(
             yield rows, train.y[rows]
 
 
-def by_hand(net: PReLUNet, train: Dataset, loss: Loss) -> Slopes:
+def prepared_gradient(net: PReLUNet, train: Dataset, loss: Loss) -> Slopes:
     """The loss and its gradient on points that are given by their numbers and prepared once.
 
     Preparing is a tenth of a step on images, and the same in every epoch.
     """
     net.hidden(train.x[:1])  # refuses points of another dtype
-    points, parts = Points(train.x, net.preparation), trainable(net)
+    points, parts = SparseDataset(train.x, net.preparation), trainable(net)
 
     def slopes(rows: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         found = net.parameter_gradient(points.take(rows), lambda out: loss.slope(out, y))

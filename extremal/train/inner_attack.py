@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack import Ball
 from extremal.data.dataset import Box
-from extremal.models import Analytic
+from extremal.models import HasInputGradient
 from extremal.train.losses import Loss
 
 _LONGER = 2.5  # the steps together, in radii, where no step is given
@@ -21,7 +21,7 @@ Slope = Callable[[Tensor], Tensor]  # of outputs: the derivative of what is to r
 
 
 @dataclass(frozen=True)
-class Inner:
+class InnerAttack:
     """An attack of a few gradient steps, which each batch meets before it is learned from.
 
     d <- project(d + step g) onto the ball of `radius` in `norm` (and the `box`), `steps` times,
@@ -83,7 +83,7 @@ class Inner:
 
 def input_gradient(net: nn.Module, x: Tensor, slope: Slope) -> Tensor:
     """The gradient (n, dim) in x of a function of f(x), given its slope in the outputs."""
-    if isinstance(net, Analytic):
+    if isinstance(net, HasInputGradient):
         return net.input_gradient(x, slope)[1]
     with torch.enable_grad():
         point = x.detach().requires_grad_(True)

@@ -41,7 +41,7 @@ def loss_and_gradient(
     return value.detach(), dict(zip(parts, gradients, strict=True))
 
 
-def all_outputs(net: nn.Module, data: Dataset) -> Tensor:
+def outputs_on(net: nn.Module, data: Dataset) -> Tensor:
     """f on a whole data set, (n,) or (n, C) in float64, in batches so that memory stays bounded."""
     with torch.no_grad():
         return torch.cat([net(x).double() for x in data.x.split(_BATCH)])
@@ -49,7 +49,7 @@ def all_outputs(net: nn.Module, data: Dataset) -> Tensor:
 
 def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
     """The loss on a whole data set."""
-    return float(loss.value(all_outputs(net, data), data.y))
+    return float(loss.value(outputs_on(net, data), data.y))
 
 
 LossName = Literal["exp", "logistic", "cross-entropy"]
@@ -132,7 +132,7 @@ def as_loss(loss: LossName | Function | Loss) -> Loss:
     return Loss(loss)
 
 
-def pushes(loss: Loss, outputs: Tensor, label: Tensor) -> Tensor:
+def negative_slopes(loss: Loss, outputs: Tensor, label: Tensor) -> Tensor:
     """-l'(y f) y for each output: how hard a sample pulls the network to its side."""
     if loss.name == "exp":
         return label * torch.exp(-label * outputs)

@@ -20,7 +20,7 @@ from extremal.train.losses import Loss, loss_and_gradient, trainable
 _SMALL = 1e-12  # below this length the squares of float32 weights are not safe
 
 
-def descend(net: PReLUNet, x: Tensor, y: Tensor, loss: Loss, lr: float) -> Tensor:
+def fused_sgd_step(net: PReLUNet, x: Tensor, y: Tensor, loss: Loss, lr: float) -> Tensor:
     """theta <- theta - lr grad L(theta) on the batch (x, y), in place; the loss before it.
 
     The gradient of `PReLUNet.parameter_gradient`, of which no copy is made: for p > 1
@@ -111,7 +111,7 @@ class Sgd:
         """A step on a batch; the loss before it."""
         if self.fused:
             assert isinstance(self.net, PReLUNet)
-            return descend(self.net, x, y, self.loss, self.lr)
+            return fused_sgd_step(self.net, x, y, self.loss, self.lr)
         value, gradient = loss_and_gradient(self.net, x, y, self.loss)
         self.apply(gradient)
         return value
@@ -135,7 +135,7 @@ class Sgd:
             speed.copy_(tensors[name])
 
 
-class Moments:
+class Adam:
     """Adam: running means of gradients and of their squares, and the step that they make.
 
     `torch.optim` would load its compiler for this, which takes more than a second.

@@ -20,7 +20,7 @@ from extremal import _check
 from extremal._files import as_path, read_tensors, write_whole
 from extremal.data import Dataset
 from extremal.models import output_margins
-from extremal.train.losses import Loss, all_outputs
+from extremal.train.losses import Loss, outputs_on
 
 _FORMAT = "extremal-trajectory-1"
 _RULE = "be a trajectory file that extremal wrote"
@@ -179,7 +179,7 @@ class Recorder:
 
         `outputs`, (n,) or (n, C), are the network's on the training data, where they are known.
         """
-        outputs = all_outputs(self.net, self.data) if outputs is None else outputs
+        outputs = outputs_on(self.net, self.data) if outputs is None else outputs
         loss = float(self.loss.value(outputs, self.data.y))
         right = float((output_margins(outputs, self.data.y) > 0).double().mean())
         row: dict[str, Tensor | float] = {"loss": loss}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal.models import Preparation
-from extremal.models.prelu_net import Inputs, Rows
+from extremal.models.prelu_net import DenseInputs, PreparedInputs
 
 _RARE = 1 / 8  # a column is kept as entries where at most this share of the points differs
 _WORTH = 1 / 4  # the least share of such columns that pays for the entries
@@ -17,7 +17,7 @@ _ROWS = 4096  # points prepared at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Columns:
+class SparseColumns:
     """What the points of a data set share: which columns are rare, and their usual values."""
 
     rare: Tensor  # indices of columns
@@ -25,7 +25,7 @@ class Columns:
     usual: Tensor  # scale (u - center) of the rare columns, u what they nearly always hold
 
 
-class Points:
+class SparseDataset:
     """A prepared data set z = a (scale (x - center)), a = ||scale (x - center)||^-normalize.
 
     In a rare column k, z_ik = a_i usual_k but for few i. So z is a matrix of the other columns and
@@ -41,7 +41,7 @@ class Points:
         rare &= rare.sum() >= _WORTH * len(rare)
         level = preparation.residue(usual.unsqueeze(0))[0, rare]
         rare, rest = rare.nonzero()[:, 0], (~rare).nonzero()[:, 0]
-        self.columns = Columns(rare, rest, level) if len(rare) else None
+        self.columns = SparseColumns(rare, rest, level) if len(rare) else None
         self.matrix = x.new_empty(len(x), len(rest) + 1 if len(rare) else len(rest))
         found = [
             self._fill(part, usual[rare], preparation, out)
@@ -69,24 +69,24 @@ class Points:
         value = (z[:, shared.rare] - size * shared.usual)[odd]
         return odd.sum(1), odd.nonzero()[:, 1], value
 
-    def take(self, rows: Tensor) -> Inputs:
+    def take(self, rows: Tensor) -> PreparedInputs:
         """The points of these indices."""
         rows = rows.to(self.matrix.device)
         matrix = self.matrix.index_select(0, rows)
         if self.columns is None:
-            return Rows(matrix)
+            return DenseInputs(matrix)
         counts = self.counts[rows]
         first = counts.cumsum(0) - counts
         start = torch.repeat_interleave(self.first[rows] - first, counts)
         at = start + torch.arange(len(start), device=start.device)
-        return Batch(self.columns, matrix, counts, self.column[at], self.value[at])
+        return SparseBatch(self.columns, matrix, counts, self.column[at], self.value[at])
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Inputs):
+class SparseBatch(PreparedInputs):
     """Some points of a data set: the matrix, and the entries in the order of the points."""
 
-    shared: Columns
+    shared: SparseColumns
     matrix: Tensor  # (n, columns that are not rare, and a)
     counts: Tensor  # (n,) entries of each point
     column: Tensor  # (entries,) among the rare ones

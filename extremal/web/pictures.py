@@ -25,7 +25,7 @@ from extremal.attack.ball import NORMS
 from extremal.data import Dataset
 from extremal.data.fetching.download import DataError, fetch
 from extremal.data.image_formats import read_part
-from extremal.data.named_datasets import TABLE
+from extremal.data.named_datasets import DATASETS
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
 from extremal.web.pool import Busy, Deadline
@@ -116,7 +116,7 @@ class Seen:
 
 def load_images(name: str) -> Dataset:
     """The first test images of a data set that is on this machine; nothing is fetched."""
-    files = [file for file in TABLE[name].files if file.name.startswith("t10k")]
+    files = [file for file in DATASETS[name].files if file.name.startswith("t10k")]
     try:
         contents = fetch(name, files, ())
     except DataError as error:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal import attack, certify
-from extremal.models import double
+from extremal.models import float64_copy
 from extremal.web.pool import Deadline
 from extremal.web.setup import REACH, Probe
 from extremal.web.training import Trained
@@ -41,7 +41,7 @@ def regions(trained: Trained, probe: Probe, deadline: Deadline) -> Regions:
     rows = trained.mixture.centers[[probe.first - 1, probe.second - 1]]  # (2, dim) float64
     axis = torch.linspace(-REACH, REACH, SIDE, dtype=torch.float64)
     up, across = torch.meshgrid(axis, axis, indexing="ij")
-    twin = double(trained.net)
+    twin = float64_copy(trained.net)
     with torch.no_grad():
         values = twin(torch.stack([across, up], -1).reshape(-1, 2) @ rows).reshape(SIDE, SIDE)
         point = torch.tensor([[probe.across, probe.up]], dtype=torch.float64) @ rows

@@ -12,7 +12,7 @@ from torch import nn
 from extremal.attack import Ball, pgd
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
-from extremal.attack.adapters.unit_box import Flat, Frame, as_classes, as_module
+from extremal.attack.adapters.unit_box import Flat, UnitBox, as_module, class_labels
 from extremal.models import margin
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 from tests.attack.networks import Several, linear
@@ -178,7 +178,7 @@ def test_frame_keeps_norms_and_what_the_network_says(generator):
     net, _, x, _ = scene("tensors", generator)
     low, high = make_box("tensors", 8)
     ball = Ball("l2", 0.3, (low, high))
-    frame = Frame.around(x, ball, 0.3)
+    frame = UnitBox.around(x, ball, 0.3)
     assert frame.width == pytest.approx(float((high - low).max()))
     u = frame.inward(x, torch.float64)
     assert bool(((u >= 0) & (u <= 1)).all())
@@ -211,7 +211,7 @@ def test_flat_reshapes_and_can_be_attacked(generator):
 
 def test_as_module_has_two_logits_and_takes_images(generator):
     net, _, x, y = scene("none", generator)
-    module, labels = as_module(net), as_classes(y)
+    module, labels = as_module(net), class_labels(y)
     out = module(x.reshape(-1, 1, 2, 4))
     assert out.shape == (len(x), 2)
     assert set(labels.tolist()) == {0, 1}
@@ -219,4 +219,4 @@ def test_as_module_has_two_logits_and_takes_images(generator):
     torch.testing.assert_close(margin(module, x, labels), margin(net, x, y))
     several = Several(torch.eye(3), torch.zeros(3))
     assert as_module(several)(torch.ones(2, 3, 1)).shape == (2, 3)
-    assert as_classes(torch.tensor([0, 2, 1])).tolist() == [0, 2, 1]
+    assert class_labels(torch.tensor([0, 2, 1])).tolist() == [0, 2, 1]

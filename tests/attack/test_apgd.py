@@ -11,8 +11,15 @@ from torch import nn
 from extremal.attack import Ball, pgd
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.auto_pgd import apgd
-from extremal.attack.auto_pgd_ascent import Climb, Momentum, Pace, Sparse, Task, Thrift
-from extremal.attack.objectives import OBJECTIVES, Ascent
+from extremal.attack.auto_pgd_ascent import (
+    AscentProblem,
+    AscentState,
+    Momentum,
+    MomentumState,
+    Sparse,
+    SparseState,
+)
+from extremal.attack.objectives import OBJECTIVES, ObjectiveValues
 from extremal.models import Kaiming, PReLUNet, Preparation
 from tests.attack.balls import NORMS
 from tests.attack.networks import Several, linear
@@ -74,16 +81,16 @@ def climb(memory, value, top):
     """Four points in two dimensions, at (1, 1), their best at (2, 0)."""
     ones = torch.ones(4, 2, dtype=torch.float64)
     best = torch.tensor([[2.0, 0.0]] * 4, dtype=torch.float64)
-    task = Task(ones, torch.ones(4), Ball("l2", 3.0), None, "margin")
-    now = Ascent(torch.tensor(value).double(), ones, ones[:, 0])
-    high = Ascent(torch.tensor(top).double(), 2 * ones, -ones[:, 0])
-    return Climb(task, torch.arange(4), ones, 0.5 * ones, now, best, high, memory)
+    task = AscentProblem(ones, torch.ones(4), Ball("l2", 3.0), None, "margin")
+    now = ObjectiveValues(torch.tensor(value).double(), ones, ones[:, 0])
+    high = ObjectiveValues(torch.tensor(top).double(), 2 * ones, -ones[:, 0])
+    return AscentState(task, torch.arange(4), ones, 0.5 * ones, now, best, high, memory)
 
 
 def test_momentum_halves_the_step_where_it_should():
     """Few rises; nothing new since a checkpoint that kept the step; the same after one that did
     not; and all well."""
-    pace = Pace(
+    pace = MomentumState(
         step=torch.full((4, 1), 8.0, dtype=torch.float64),
         rises=torch.tensor([7.0, 8.0, 8.0, 8.0], dtype=torch.float64),  # 75 % of ten steps: 7.5
         mark=torch.tensor([1.0, 5.0, 5.0, 1.0], dtype=torch.float64),
@@ -103,7 +110,7 @@ def test_momentum_halves_the_step_where_it_should():
 def test_sparse_steps_restart_where_the_best_point_has_become_sparser():
     """The best points have one coordinate of two: half of 2, the same as 1."""
     one = torch.ones(4, 1, dtype=torch.float64)
-    thrift = Thrift(
+    thrift = SparseState(
         step=one * torch.tensor([[1.5], [1.5], [0.31], [3.0]], dtype=torch.float64),
         most=3.0 * one,
         count=torch.ones(4, dtype=torch.int64),

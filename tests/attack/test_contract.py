@@ -15,7 +15,6 @@ from extremal.attack import (
     AttackResult,
     Ball,
     Flat,
-    along,
     apgd,
     auto_attack,
     boundary,
@@ -23,14 +22,15 @@ from extremal.attack import (
     foolbox_attack,
     linear_steps,
     minimal,
+    mixture_attack,
     pgd,
     published,
     published_pgd,
     radii_pgd,
     random_search,
+    ray_attack,
     run,
     shortest,
-    structured,
 )
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Grouped, Kaiming, PReLUNet, Preparation
@@ -97,13 +97,13 @@ def at_radii(net, x, y, *, norm, box, radius, **settings):
 def at_rays(net, x, y, *, ball, **settings):
     """Both ways along every axis."""
     axes = torch.eye(DIM)
-    return along(net, x, y, [*axes, *-axes], ball, **settings)
+    return ray_attack(net, x, y, [*axes, *-axes], ball, **settings)
 
 
 def by_closed_forms(net, x, y, *, ball, **settings):
     """The directions of a mixture, of which no more than the first is known of these points."""
     mixture = OrthonormalMixture(DIM, 2, 2, 0.1)
-    return structured(net, x, y, mixture, None, ball, **settings)
+    return mixture_attack(net, x, y, mixture, None, ball, **settings)
 
 
 def on_data(attack):

@@ -10,12 +10,12 @@ from torch import nn
 
 from extremal.attack import (
     Ball,
-    along,
     average_direction,
     center_directions,
+    mixture_attack,
     pgd,
+    ray_attack,
     run,
-    structured,
 )
 from extremal.data import OrthonormalMixture
 from extremal.models import average_classifier, subclass_classifier
@@ -76,7 +76,7 @@ def test_average_classifier_breaks_at_one_over_sqrt_k(sizes):
     ray = -data.y[:, None] * average_direction(mix)
     critical = 1 / math.sqrt(mix.count)
     for factor, accuracy in ((1 - 1e-6, 1.0), (1 + 1e-6, 0.0)):
-        result = along(net, data.x, data.y, ray, Ball("l2", factor * critical))
+        result = ray_attack(net, data.x, data.y, ray, Ball("l2", factor * critical))
         assert result.accuracy == accuracy
         torch.testing.assert_close(
             result.margin, torch.full_like(result.margin, 1 - factor), rtol=0, atol=1e-12
@@ -100,7 +100,7 @@ def test_subclass_classifier_breaks_at_sqrt2_over_2_where_pgd_sees_nothing(sizes
     for factor, accuracy in ((1 - 1e-6, 1.0), (1 + 1e-6, 0.0)):
         directions = center_directions(mix, data.group)
         ball = Ball("l2", factor * critical)
-        assert along(net, data.x, data.y, directions, ball).accuracy == accuracy
+        assert ray_attack(net, data.x, data.y, directions, ball).accuracy == accuracy
     mix = mixture(*sizes, rotated=False)  # on the axes zero is zero, without rounding
     data, net = mix.simplified(), build(mix)
     blind = pgd(net, data.x, data.y, ball=Ball("l2", 0.9), steps=100, step=0.05)
@@ -114,11 +114,11 @@ def test_structured_names_the_family_that_found_it():
     mix = mixture(6, 4)
     data = mix.simplified()
     ball = Ball("l2", 0.8)
-    flat = structured(average_classifier(mix), data.x, data.y, mix, data.group, ball)
-    steep = structured(subclass_classifier(mix, 3.0), data.x, data.y, mix, data.group, ball)
+    flat = mixture_attack(average_classifier(mix), data.x, data.y, mix, data.group, ball)
+    steep = mixture_attack(subclass_classifier(mix, 3.0), data.x, data.y, mix, data.group, ball)
     assert set(flat.name) == {"average"}
     assert set(steep.name) == {"center"}
-    alone = structured(subclass_classifier(mix, 3.0), data.x, data.y, mix, None, ball)
+    alone = mixture_attack(subclass_classifier(mix, 3.0), data.x, data.y, mix, None, ball)
     assert alone.accuracy == 1.0
 
 
@@ -129,7 +129,7 @@ def test_noisy_samples_follow_theorem_1(generator):
     for net, critical in zip(nets, (1 / math.sqrt(10), math.sqrt(2) / 2), strict=True):
         for factor, accuracy in ((0.9, 1.0), (1.1, 0.0)):
             ball = Ball("l2", factor * critical)
-            result = structured(net, data.x, data.y, mix, data.group, ball)
+            result = mixture_attack(net, data.x, data.y, mix, data.group, ball)
             assert result.accuracy == accuracy
 
 
@@ -138,7 +138,7 @@ def test_along_takes_the_shortest_fraction_that_breaks():
     x = torch.tensor([[0.2, 0.0], [0.55, 0.0], [0.95, 0.0], [3.0, 0.0]], dtype=torch.float64)
     ray = torch.tensor([-7.0, 0.0], dtype=torch.float64)
     settings = {"fractions": (1.0, 0.5, 0.25, 0.75)}
-    result = along(net, x, torch.ones(4), ray, Ball("l2", 1.0), **settings)
+    result = ray_attack(net, x, torch.ones(4), ray, Ball("l2", 1.0), **settings)
     torch.testing.assert_close(
         result.radius, torch.tensor([0.25, 0.75, 1.0, torch.inf]).double(), rtol=1e-9, atol=0
     )
@@ -154,8 +154,8 @@ def test_along_finds_a_break_inside_the_radius_only():
 
     x, y = torch.zeros(1, 1, dtype=torch.float64), torch.tensor([1])
     ray = torch.ones(1, dtype=torch.float64)
-    full = along(Dent(), x, y, ray, Ball("l2", 1.0), fractions=(1.0,))
-    grid = along(Dent(), x, y, ray, Ball("l2", 1.0))
+    full = ray_attack(Dent(), x, y, ray, Ball("l2", 1.0), fractions=(1.0,))
+    grid = ray_attack(Dent(), x, y, ray, Ball("l2", 1.0))
     assert (full.accuracy, grid.accuracy) == (1.0, 0.0)
 
 
@@ -165,13 +165,13 @@ def test_along_measures_lengths_in_the_ball_s_norm_and_keeps_the_box(norm, gener
     rays = torch.randn(5, 4, generator=generator, dtype=torch.float64)
     rays[0] = 0.0
     net = linear([0.0] * 4, 1.0)
-    free = along(net, x, torch.ones(5), rays, Ball(norm, 0.7), fractions=(1.0,))
+    free = ray_attack(net, x, torch.ones(5), rays, Ball(norm, 0.7), fractions=(1.0,))
     assert free.accuracy == 1.0
     # Nothing breaks a constant, so the attempt is whatever came first: the full step.
     size = Ball(norm, 0.7).norms(free.x_adv - x)
     wanted = torch.tensor([0, 0.7, 0.7, 0.7, 0.7], dtype=torch.float64)
     torch.testing.assert_close(size, wanted)
-    boxed = along(net, x, torch.ones(5), rays, Ball(norm, 0.7, (0.0, 1.0)), fractions=(1.0,))
+    boxed = ray_attack(net, x, torch.ones(5), rays, Ball(norm, 0.7, (0.0, 1.0)), fractions=(1.0,))
     torch.testing.assert_close(boxed.x_adv, free.x_adv.clamp(0, 1))
 
 
@@ -181,7 +181,7 @@ def test_batches_do_not_change_the_result(generator):
     net = subclass_classifier(mix, 3.0).float()
     ball = Ball("l2", 0.7 + 0.1 * torch.rand(37, generator=generator))
     every = [
-        structured(net, data.x, data.y, mix, data.group, ball, batch=size) for size in (1000, 7)
+        mixture_attack(net, data.x, data.y, mix, data.group, ball, batch=size) for size in (1000, 7)
     ]
     torch.testing.assert_close(every[0].x_adv, every[1].x_adv)
     assert every[0].name == every[1].name
@@ -203,7 +203,7 @@ def test_along_prefers_a_later_direction_that_breaks_sooner():
     x = torch.tensor([[0.95, 0.0]], dtype=torch.float64)
     long, short = (torch.tensor(ray, dtype=torch.float64) for ray in ([-1.0, 0.0], [0.0, -1.0]))
     for rays in ([long, short], [short, long]):
-        result = along(net, x, torch.tensor([1]), rays, Ball("l2", 1.0), fractions=(0.25, 1.0))
+        result = ray_attack(net, x, torch.tensor([1]), rays, Ball("l2", 1.0), fractions=(0.25, 1.0))
         assert float(result.radius) == pytest.approx(0.25)
         torch.testing.assert_close(result.x_adv, x + 0.25 * short)
 
@@ -213,8 +213,8 @@ def test_along_tries_the_points_that_the_box_allows():
     net = linear([-1.0, -1.0], 1.6)
     x = torch.tensor([[0.9, 0.0]], dtype=torch.float64)
     ray = torch.ones(2, dtype=torch.float64)
-    free = along(net, x, torch.tensor([1]), ray, Ball("linf", 1.0))
-    boxed = along(net, x, torch.tensor([1]), ray, Ball("linf", 1.0, (0.0, 1.0)))
+    free = ray_attack(net, x, torch.tensor([1]), ray, Ball("linf", 1.0))
+    boxed = ray_attack(net, x, torch.tensor([1]), ray, Ball("linf", 1.0, (0.0, 1.0)))
     assert (float(free.radius), float(boxed.radius)) == pytest.approx((0.5, 0.75))
     assert boxed.x_adv.tolist() == [[1.0, 0.75]]
 
@@ -223,7 +223,7 @@ def test_along_tries_the_points_that_the_box_allows():
 def test_along_keeps_the_radius_around_float32_points(norm, generator):
     x = 10 * torch.rand(40, 30, generator=generator) + 1
     rays = torch.randn(40, 30, generator=generator)
-    result = along(linear([1.0] * 30, 0.0), x, torch.ones(40), rays, Ball(norm, 1e-2))
+    result = ray_attack(linear([1.0] * 30, 0.0), x, torch.ones(40), rays, Ball(norm, 1e-2))
     size = Ball(norm, 1e-2).norms(result.x_adv.double() - x.double())
     assert bool((size <= 1e-2).all())
     assert bool((size > 0).any())

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import extremal as ex
-from extremal.attack import Ball, along, published_pgd, run
+from extremal.attack import Ball, published_pgd, ray_attack, run
 from extremal.data import OrthonormalMixture
 from extremal.models import subclass_classifier
 
@@ -46,7 +46,7 @@ def test_one_step_toward_an_opposing_centre_is_enough(scene):
     for target in range(mix.count):
         opposing = mix.labels[target] != test.y
         step = mix.centers[target] - mix.centers[test.group]
-        result = along(net, test.x, test.y, step.float(), Ball("l2", 0.72))
+        result = ray_attack(net, test.x, test.y, step.float(), Ball("l2", 0.72))
         left &= ~(result.success & opposing)
     assert not left.any()
 

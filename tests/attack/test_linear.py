@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal.attack import Ball, linear_steps
-from extremal.attack.surrogate import problem
+from extremal.attack.surrogate import reduced_problem
 from extremal.certify.exact import two_neurons
 from extremal.models import margin
 from tests.attack.balls import NORMS
@@ -28,7 +28,7 @@ def test_the_span_keeps_margins_norms_and_gradients(kind, generator):
     """Coordinates of the neurons' span, and one more for the rest of a point where that matters."""
     net = make(kind, generator)
     x, y = right_points(net, kind, 12, generator)
-    task = problem(net, x, y, Ball("l2", 0.5))
+    task = reduced_problem(net, x, y, Ball("l2", 0.5))
     assert task.basis is not None
     assert task.x.shape[1] == kind.width + (task.beyond is not None)
     assert task.x.shape[1] < kind.dim
@@ -45,20 +45,20 @@ def test_the_span_keeps_margins_norms_and_gradients(kind, generator):
 def test_where_nothing_is_gained_points_stay_as_they_are(kind, generator):
     net = make(kind, generator)
     x, y = right_points(net, kind, 5, generator)
-    task = problem(net, x, y, Ball("l2", 0.5))
+    task = reduced_problem(net, x, y, Ball("l2", 0.5))
     assert task.basis is None
     assert torch.equal(task.x, x)
     boxed = make(REDUCED[0], generator)
     x, y = right_points(boxed, REDUCED[0], 5, generator, box=True)
-    assert problem(boxed, x, y, Ball("l2", 0.5, (-1.0, 1.0))).basis is None
-    assert problem(boxed, x, y, Ball("linf", 0.5)).basis is None
+    assert reduced_problem(boxed, x, y, Ball("l2", 0.5, (-1.0, 1.0))).basis is None
+    assert reduced_problem(boxed, x, y, Ball("linf", 0.5)).basis is None
 
 
 def test_a_part_of_a_problem(generator):
     net = make(REDUCED[2], generator)
     x, y = right_points(net, REDUCED[2], 8, generator)
     radii = torch.linspace(0.1, 0.8, 8, dtype=torch.float64)
-    task = problem(net, x, y, Ball("l2", radii))
+    task = reduced_problem(net, x, y, Ball("l2", radii))
     rows = torch.tensor([5, 2])
     part = task.take(rows)
     assert len(part) == 2

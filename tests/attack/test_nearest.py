@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from extremal.attack.linear_problems import nearest
+from extremal.attack.linear_problems import smallest_move
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 from tests.certify.oracles import least_norm
 
@@ -30,7 +30,7 @@ def test_against_linear_and_quadratic_programs(norm, kind, generator):
     )
     share = torch.rand(count, generator=generator, dtype=torch.float64)
     need = share * most
-    d = nearest(gradient, need, norm, bounds)
+    d = smallest_move(gradient, need, norm, bounds)
     for i in range(count):
         g, h = (
             [gradient[i].numpy() / gradient[i].abs().max().numpy()],
@@ -51,7 +51,7 @@ def test_against_linear_and_quadratic_programs(norm, kind, generator):
 def test_what_cannot_be_reached_fills_the_box(norm, generator):
     gradient = torch.randn(8, 4, generator=generator, dtype=torch.float64)
     bounds = (torch.full((8, 4), -0.3).double(), torch.full((8, 4), 0.7).double())
-    d = nearest(gradient, torch.full((8,), 1e3).double(), norm, bounds)
+    d = smallest_move(gradient, torch.full((8,), 1e3).double(), norm, bounds)
     assert torch.equal(d, torch.where(gradient > 0, bounds[1], bounds[0]))
 
 
@@ -60,4 +60,4 @@ def test_nothing_is_needed(norm, generator):
     gradient = torch.randn(4, 3, generator=generator, dtype=torch.float64)
     gradient[0] = 0.0
     need = torch.tensor([1.0, 0.0, -1.0, -5.0]).double()
-    assert float(nearest(gradient, need, norm, None).abs().max()) == 0.0
+    assert float(smallest_move(gradient, need, norm, None).abs().max()) == 0.0

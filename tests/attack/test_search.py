@@ -7,7 +7,6 @@ import torch
 
 from extremal.attack import (
     Ball,
-    along,
     apgd,
     boundary,
     foolbox_attack,
@@ -16,10 +15,11 @@ from extremal.attack import (
     pgd,
     radii_pgd,
     random_search,
+    ray_attack,
     run,
     shortest,
 )
-from extremal.attack.surrogate import search_copy
+from extremal.attack.surrogate import surrogate_network
 from extremal.models import Explicit, PReLUNet, Preparation, margin_gradient
 
 DIM, SMALL = 4, 1e-9
@@ -68,7 +68,7 @@ ATTACKS = {
     "random_search": lambda net, x, y: random_search(
         net, x, y, ball=BALL, steps=300, generator=seed()
     ),
-    "along": lambda net, x, y: along(net, x, y, RAY, BALL),
+    "along": lambda net, x, y: ray_attack(net, x, y, RAY, BALL),
     "boundary": lambda net, x, y: boundary(net, x, y, steps=30, generator=seed()),
     "linear_steps": lambda net, x, y: linear_steps(net, x, y, ball=BALL),
     "run": lambda net, x, y: run(net, x, y, radius=0.35, generator=seed()),
@@ -99,7 +99,7 @@ def test_a_copy_is_the_whole_network_where_it_would_be_constant(p, outputs, gene
     middle = Preparation(2.0, torch.full((DIM,), 0.1))
     net = network(p, bias, outputs, preparation=middle)
     x = torch.randn(40, DIM, generator=generator, dtype=torch.float64)
-    twin = search_copy(net, x)
+    twin = surrogate_network(net, x)
     y = torch.ones(40, dtype=torch.int64)
     value, gradient = margin_gradient(twin, x, y)
     wanted, slope = margin_gradient(net, x, y)
@@ -117,6 +117,6 @@ def test_a_copy_that_drops_nothing_is_a_plain_network():
     rows = torch.tensor([[1.0, 0.0], [2.0, 0.0], [0.0, 0.0]])
     start = Explicit(rows, torch.tensor([[1.0, 1.0, 1.0]]))
     net = PReLUNet(2, 3, 1.0, init=start, generator=torch.Generator())
-    twin = search_copy(net, torch.zeros(1, 2))
+    twin = surrogate_network(net, torch.zeros(1, 2))
     assert isinstance(twin, PReLUNet)
     assert twin.width == 1

@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 
 from extremal.attack import Ball, minimal, pgd, shortest
-from extremal.attack.surrogate import problem
+from extremal.attack.surrogate import reduced_problem
 from extremal.attack.two_layer.extra_starts import silenced
 from extremal.models import Explicit, PReLUNet, margin
 from tests.attack.balls import NORMS
@@ -139,7 +139,7 @@ def test_a_projection_onto_many_half_spaces_is_the_solvers(generator):
     init = Explicit(neurons, votes)
     net = PReLUNet(4, 6, 2.0, init=init, dtype=torch.float64, generator=torch.Generator())
     x = torch.randn(8, 4, dtype=torch.float64, generator=generator)
-    task = problem(net, x, torch.ones(8).long(), Ball("linf", 0.0))
+    task = reduced_problem(net, x, torch.ones(8).long(), Ball("linf", 0.0))
     delta = silenced(task, torch.arange(8), torch.zeros(8).long())
     unit = (neurons / neurons.norm(dim=1, keepdim=True)).numpy()[:4]
     for point, moved in zip(x.numpy(), delta.numpy(), strict=True):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from extremal.attack import Ball, linear_steps, run, shortest
 from extremal.certify import radius
-from extremal.models import double, is_shallow, output_margins
+from extremal.models import float64_copy, is_shallow, output_margins
 
 ORDER = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
 STARTS = 4  # inside the ball and on its surface, for each point
@@ -57,7 +57,7 @@ def breaks(
 
 def by_gradients(net, x, y, radii, norm, box, generator) -> Tensor:
     """Samples and ascents from them in float64: whether any point met has no margin, (n,)."""
-    net, n = double(net), len(x)
+    net, n = float64_copy(net), len(x)
     x, y = x.double().repeat(2 * STARTS + 1, 1), y.repeat(2 * STARTS + 1)
     rho = INSIDE * radii.repeat(2 * STARTS + 1).unsqueeze(1)
     d = torch.randn(x.shape, generator=generator, dtype=torch.float64)

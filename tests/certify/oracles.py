@@ -14,7 +14,7 @@ import torch
 from scipy.optimize import linprog, nnls
 from torch import Tensor
 
-from extremal.models import PReLUNet, output_margins, shallow
+from extremal.models import PReLUNet, as_two_layer_form, output_margins
 
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
 
@@ -26,7 +26,7 @@ def by_patterns(net: PReLUNet, x: Tensor, label: int, norm: str, box=None) -> fl
     is a linear program (l1, linf) or a least-distance problem (l2), and the least over patterns and
     targets is the answer.
     """
-    form = shallow(net)
+    form = as_two_layer_form(net)
     assert form is not None
     assert form.p == 1.0
     assert form.preparation.normalize == 0.0

@@ -9,12 +9,25 @@ import pytest
 import torch
 from torch import Tensor
 
-from extremal.certify.dual_ascent import first_bound, raised, sliced
-from extremal.certify.l2_problem import Move, Pairs, descend, points, rest, value
+from extremal.certify.dual_ascent import ascend_dual, first_bound, holds_on_slices
+from extremal.certify.l2_problem import (
+    Perturbation,
+    TargetPairs,
+    descend,
+    no_perturbation,
+    points,
+    value,
+)
 from extremal.certify.linear_bounds import linear_bound
-from extremal.certify.parabolas import Anchor, even_bound, largest_bend, multiplier, parabola
+from extremal.certify.parabolas import (
+    Anchor,
+    curvature_bound,
+    multiplier,
+    parabola,
+    uniform_curvature_bound,
+)
 from extremal.certify.trust_region import dual
-from extremal.models import shallow
+from extremal.models import as_two_layer_form
 from tests.certify.networks import Kind, make, right_points
 
 KINDS = [
@@ -35,13 +48,13 @@ KINDS = [
 class Problem:
     """Pairs, and what makes perturbations explicit: directions (h, dim) and points z (m, dim)."""
 
-    pairs: Pairs
+    pairs: TargetPairs
     directions: Tensor
     z: Tensor
 
-    def move(self, d: Tensor) -> Move:
+    def move(self, d: Tensor) -> Perturbation:
         """Perturbations (m, dim) as the certificates see them."""
-        return Move(d @ self.directions.T, (self.z * d).sum(1), (d * d).sum(1))
+        return Perturbation(d @ self.directions.T, (self.z * d).sum(1), (d * d).sum(1))
 
     def values(self, d: Tensor) -> np.ndarray:
         """M (m, k) at perturbations (m, k, dim), by numpy."""
@@ -58,7 +71,7 @@ def problem(kind: Kind, generator: torch.Generator, share: float) -> Problem:
     """All pairs of up to ten points, at radii of a share of ||z||."""
     net = make(kind, generator)
     x, y = right_points(net, kind, 10, generator)
-    form = shallow(net)
+    form = as_two_layer_form(net)
     own = form.own(y)
     row, target = (~own).nonzero(as_tuple=True)
     radius = share * (0.2 + torch.rand(len(row), generator=generator, dtype=torch.float64))
@@ -106,12 +119,12 @@ def holds(task: Problem, bound: Tensor, lowest: np.ndarray) -> bool:
     return bool((bound.numpy() <= lowest + room.numpy()).all())
 
 
-def anchors(task: Problem, generator: torch.Generator) -> list[Move]:
+def anchors(task: Problem, generator: torch.Generator) -> list[Perturbation]:
     """Moves to touch at: none, a random one, where descents end."""
     pairs = task.pairs
     d = torch.randn(task.z.shape, generator=generator, dtype=torch.float64)
     d = pairs.radius[:, None] * d / torch.linalg.vector_norm(d, dim=1, keepdim=True)
-    start = rest(pairs)
+    start = no_perturbation(pairs)
     return [start, task.move(0.7 * d), task.move(d), descend(pairs, start, 12)]
 
 
@@ -139,10 +152,10 @@ def test_every_bound_is_below_m_everywhere(kind, share, generator):
     never = torch.full_like(pairs.beta, torch.inf)
     for move in anchors(task, generator):
         assert holds(task, linear_bound(pairs, move), lowest)
-        assert holds(task, even_bound(pairs, move), lowest)
+        assert holds(task, uniform_curvature_bound(pairs, move), lowest)
         first = first_bound(pairs, move)
         assert holds(task, first.bound, lowest)
-        assert holds(task, raised(pairs, first.anchor, 2.5 * first.mu, never), lowest)
+        assert holds(task, ascend_dual(pairs, first.anchor, 2.5 * first.mu, never), lowest)
 
 
 @pytest.mark.parametrize("kind", KINDS[1::2], ids=str)
@@ -154,9 +167,9 @@ def test_slices_never_claim_more_than_the_least_m(kind, generator):
     for move in anchors(task, generator)[2:]:
         mu = first_bound(task.pairs, move).mu
         above = lowest + 1e-6 * (lowest.abs() + spread)
-        assert not bool(sliced(task.pairs, move, mu, above).any())
+        assert not bool(holds_on_slices(task.pairs, move, mu, above).any())
         below = lowest - 3.0 * spread
-        assert float(sliced(task.pairs, move, mu, below).double().mean()) > 0.5
+        assert float(holds_on_slices(task.pairs, move, mu, below).double().mean()) > 0.5
 
 
 def test_largest_bend_is_above_the_largest_eigenvalue(generator):
@@ -166,7 +179,7 @@ def test_largest_bend_is_above_the_largest_eigenvalue(generator):
         bend = torch.rand(50, width, generator=generator, dtype=torch.float64)
         bend = torch.where(bend < 0.3, 0.0, bend)
         exact = torch.linalg.eigvalsh(u.T @ (bend[:, :, None] * u)).amax(1)
-        found = largest_bend(u @ u.T, bend)
+        found = curvature_bound(u @ u.T, bend)
         assert bool((found >= exact * (1 - 1e-12)).all())
         assert bool((found <= width**0.5 * exact + 1e-12).all())
 
@@ -249,10 +262,12 @@ def test_linear_bound_is_exact_where_no_neuron_switches(generator):
     fixed = (pairs.s.abs() > pairs.radius[:, None]).all(1)
     assert bool(fixed.any())
     gradient = (pairs.a * (pairs.s > 0)) @ task.directions
-    exact = value(pairs, rest(pairs)) - pairs.radius * torch.linalg.vector_norm(gradient, dim=1)
-    found = linear_bound(replace(pairs, unit=0.0), rest(pairs))
+    exact = value(pairs, no_perturbation(pairs)) - pairs.radius * torch.linalg.vector_norm(
+        gradient, dim=1
+    )
+    found = linear_bound(replace(pairs, unit=0.0), no_perturbation(pairs))
     torch.testing.assert_close(found[fixed], exact[fixed], rtol=1e-12, atol=1e-14)
-    allowed = linear_bound(pairs, rest(pairs))  # what rounding may hide is taken off
+    allowed = linear_bound(pairs, no_perturbation(pairs))  # what rounding may hide is taken off
     torch.testing.assert_close(allowed[fixed], exact[fixed], rtol=1e-8, atol=1e-14)
 
 
@@ -263,14 +278,14 @@ def test_the_trust_region_is_exact_for_a_parabola(generator):
     with torch.no_grad():
         net.hidden_bias.fill_(20.0)
     x = torch.randn(6, 3, generator=generator, dtype=torch.float64)
-    form = shallow(net)
+    form = as_two_layer_form(net)
     row = torch.arange(6)
     radius = torch.full((6,), 0.8, dtype=torch.float64)
     seen = points(form, form.directions @ form.directions.T, x)
     pairs = seen.pairs(row, torch.ones(6).long(), torch.zeros(6).long(), radius)
     task = Problem(pairs, form.directions, x)
     u, a = form.directions.numpy(), pairs.a.numpy()
-    q = parabola(pairs, Anchor.at(pairs, rest(pairs)))
+    q = parabola(pairs, Anchor.at(pairs, no_perturbation(pairs)))
     for i in range(6):
         h, g = 2 * (u.T * a[i]) @ u, 2 * u.T @ (a[i] * pairs.s[i].numpy())
         low, high = max(0.0, -np.linalg.eigvalsh(h).min()) + 1e-9, 1e6

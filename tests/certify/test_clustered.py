@@ -70,11 +70,13 @@ def closed_form(u: Tensor, a: Tensor, p: float, z: Tensor) -> Tensor:
     net = models.PReLUNet(
         u.shape[1], len(u), p, init=init, dtype=torch.float64, generator=torch.Generator()
     )
-    form, gram = models.shallow(net, torch.float64), u @ u.T
+    form, gram = models.as_two_layer_form(net, torch.float64), u @ u.T
     own, foreign = torch.ones(len(z), dtype=torch.long), torch.tensor([[True, False]])
     seen = points(form, gram, z)
     slack = torch.zeros(len(z), dtype=torch.float64)
-    return neuron_clusters.Clusters(form, gram).radii(seen, own, foreign.expand(len(z), 2), slack)
+    return neuron_clusters.NeuronClusters(form, gram).radii(
+        seen, own, foreign.expand(len(z), 2), slack
+    )
 
 
 @pytest.mark.parametrize("p", [2.0, 3.0, 6.0])

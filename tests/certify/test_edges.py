@@ -7,7 +7,7 @@ import torch
 
 from extremal.attack import shortest
 from extremal.certify import certificate
-from extremal.certify.l2_problem import Pairs
+from extremal.certify.l2_problem import TargetPairs
 from extremal.certify.parabolas import Parabola
 from extremal.certify.trust_region import dual
 from extremal.models import Gaussian, PReLUNet
@@ -22,7 +22,7 @@ def test_tiny_multipliers_leave_no_rounding_in_the_bound(count, mu):
     half = torch.full((1, count), 0.5, dtype=D)
     zero, one = torch.zeros(1, dtype=D), torch.ones(1, dtype=D)
     gram = torch.ones(count, count, dtype=D)
-    pairs = Pairs(gram, 2.0 * half, zero, half, half, 0.25 * one, one, 2.0, 0.0, 0.0)
+    pairs = TargetPairs(gram, 2.0 * half, zero, half, half, 0.25 * one, one, 2.0, 0.0, 0.0)
     q = Parabola(0.25 * count * one, 2.0 * half, 4.0 * half, zero, zero)
     assert float(dual(pairs, q, mu * one).bound) <= 1e-10
 

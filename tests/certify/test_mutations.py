@@ -13,8 +13,8 @@ import torch
 
 from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas, radius
 from extremal.certify.exact import two_neurons
-from extremal.certify.l2_problem import Move, rest, value
-from extremal.certify.reduced_networks import StandIn
+from extremal.certify.l2_problem import Perturbation, no_perturbation, value
+from extremal.certify.reduced_networks import ReducedNetwork
 from extremal.models import Explicit, PReLUNet
 from extremal.models.activations import relu_power_with_slope
 from tests.certify.breaking import breaks, from_too_far, times
@@ -82,7 +82,7 @@ def test_the_far_slice_that_is_skipped_shows_in_radii(monkeypatch, generator):
 def test_no_slack_for_a_network_in_place_of_another(norm, monkeypatch, generator):
     net = far_out(generator)
     x, y = points_far_out(generator)
-    monkeypatch.setattr(StandIn, "slack", lambda self, reach: torch.zeros_like(reach))
+    monkeypatch.setattr(ReducedNetwork, "slack", lambda self, reach: torch.zeros_like(reach))
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())
 
@@ -120,8 +120,8 @@ def test_a_tangent_of_a_neuron_where_a_chord_is_due(p, monkeypatch, generator):
 
     def tangents(pairs, move):
         slope = relu_power_with_slope(pairs.s, pairs.p)[1]
-        up = Move.of(pairs, pairs.a * slope, torch.zeros_like(pairs.beta))
-        return value(pairs, rest(pairs)) - pairs.radius * up.square.clamp(min=0.0).sqrt()
+        up = Perturbation.of(pairs, pairs.a * slope, torch.zeros_like(pairs.beta))
+        return value(pairs, no_perturbation(pairs)) - pairs.radius * up.square.clamp(min=0.0).sqrt()
 
     monkeypatch.setattr("extremal.certify.l2_radius.linear_bound", tangents)
     monkeypatch.setattr("extremal.certify.l2_radius.bisected_radii.__defaults__", (tangents,))

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas
-from extremal.certify.dual_ascent import first_bound, sliced
-from extremal.certify.l2_problem import Pairs, rest
+from extremal.certify.dual_ascent import first_bound, holds_on_slices
+from extremal.certify.l2_problem import TargetPairs, no_perturbation
 from tests.certify.breaking import times
 from tests.certify.networks import Kind
 from tests.certify.test_bounds import everywhere, parabola_holds, problem
@@ -41,7 +41,7 @@ def test_a_slice_that_is_skipped(monkeypatch, generator):
     mu = first_bound(task.pairs, moves[0]).mu
 
     def claims():
-        return any(bool(sliced(task.pairs, move, mu, above).any()) for move in moves)
+        return any(bool(holds_on_slices(task.pairs, move, mu, above).any()) for move in moves)
 
     assert not claims()
     ends = list(itertools.pairwise(dual_ascent.ENDS))
@@ -73,11 +73,11 @@ def tangent(beta, low, high, anchor, power):
     return beta * (at**power - slope * at), beta * slope
 
 
-def one_pair(a: float, beta: float, p: float, power: float) -> Pairs:
+def one_pair(a: float, beta: float, p: float, power: float) -> TargetPairs:
     """M(d) = a relu(1 + d)^p + beta |1 + d|^(2 power) for |d| <= 1/2, in one dimension."""
     one = torch.ones(1, dtype=torch.float64)
     row = one[None]
-    return Pairs(row, a * row, beta * one, row, row, one, 0.5 * one, p, power, 0.0)
+    return TargetPairs(row, a * row, beta * one, row, row, one, 0.5 * one, p, power, 0.0)
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
@@ -93,14 +93,16 @@ def test_a_tangent_of_the_norm_term_in_the_linear_bound(p, monkeypatch):
     """-|1 + d|^p, least at the ball's end, where the chord is exact."""
     pairs = one_pair(0.0, -1.0, p, 0.5 * p)
     exact = -(1.5**p)
-    assert float(linear_bounds.linear_bound(pairs, rest(pairs))) == pytest.approx(exact)
+    assert float(linear_bounds.linear_bound(pairs, no_perturbation(pairs))) == pytest.approx(exact)
     monkeypatch.setattr(linear_bounds, "line_below", tangent)
-    assert float(linear_bounds.linear_bound(pairs, rest(pairs))) > exact + 0.02
+    assert float(linear_bounds.linear_bound(pairs, no_perturbation(pairs))) > exact + 0.02
 
 
 def test_an_even_bend_two_percent_too_small(monkeypatch):
     """3 - relu(1 + d)^2: a parabola, whose bend is known exactly."""
     pairs = one_pair(-1.0, 3.0, 2.0, 0.0)
-    assert float(parabolas.even_bound(pairs, rest(pairs))) == pytest.approx(0.75)
-    monkeypatch.setattr(parabolas, "largest_bend", times(parabolas.largest_bend, 0.98))
-    assert float(parabolas.even_bound(pairs, rest(pairs))) > 0.75 + 1e-3
+    assert float(parabolas.uniform_curvature_bound(pairs, no_perturbation(pairs))) == pytest.approx(
+        0.75
+    )
+    monkeypatch.setattr(parabolas, "curvature_bound", times(parabolas.curvature_bound, 0.98))
+    assert float(parabolas.uniform_curvature_bound(pairs, no_perturbation(pairs))) > 0.75 + 1e-3

@@ -8,7 +8,7 @@ import torch
 from extremal.attack import Ball, random_search
 from extremal.certify import radius
 from extremal.certify.certified_radius import EFFORTS
-from extremal.certify.reduced_networks import stand_ins
+from extremal.certify.reduced_networks import reduced_versions
 from extremal.models import Explicit, PReLUNet, Preparation
 from tests.certify.breaking import breaks
 from tests.certify.networks import labels
@@ -75,7 +75,7 @@ def scaled_points(net, generator, low, high):
 @pytest.mark.parametrize(("p", "bias"), [(1.0, 0.0), (2.0, 1e-3), (4.5, 0.01)])
 def test_wide_networks_are_sound(p, bias, generator):
     net = clustered(p, generator, bias=bias)
-    assert stand_ins(net)[0].form.directions.shape[0] <= WIDTH // 4
+    assert reduced_versions(net)[0].form.directions.shape[0] <= WIDTH // 4
     x, y = scaled_points(net, generator, -1.0, 1.0)
     for norm in ("l2", "linf", "l1"):
         radii = radius(net, x, y, norm=norm, effort="fast")
@@ -88,7 +88,7 @@ def test_wide_networks_are_sound(p, bias, generator):
 def test_neurons_that_were_dropped_still_count(generator):
     """At norm 1 they change f by less than a thousandth of its terms, farther out they decide."""
     net = far_out(generator)
-    assert stand_ins(net)[0].form.directions.shape[0] == 1
+    assert reduced_versions(net)[0].form.directions.shape[0] == 1
     x, y = points_far_out(generator)
     for norm in ("l2", "linf", "l1"):
         radii = radius(net, x, y, norm=norm, effort="fast")
@@ -101,7 +101,7 @@ def test_neurons_that_were_dropped_still_count(generator):
 def test_a_certificate_does_not_depend_on_the_other_points(p, effort, generator):
     """One at a time and together, though each has the stand-in that its own norm asks for."""
     net = clustered(p, generator)
-    assert len(stand_ins(net)) > 1
+    assert len(reduced_versions(net)) > 1
     x, y = scaled_points(net, generator, -1.5, 1.4)
     some = slice(None, None, 3 if effort == "fast" else 10)
     x, y = x[some], y[some]
@@ -157,7 +157,7 @@ def test_stand_ins_of_prepared_networks_are_sound(outputs, normalize, generator)
         dtype=torch.float64,
         generator=generator,
     )
-    assert len(stand_ins(net)) > 1
+    assert len(reduced_versions(net)) > 1
     x = 2.0 * torch.randn(40, 5, dtype=torch.float64, generator=generator)
     out = net(x)
     y = torch.where(out > 0, 1, -1) if outputs == 1 else out.argmax(1)

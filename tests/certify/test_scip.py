@@ -10,7 +10,7 @@ from torch import Tensor
 
 from extremal.attack import shortest
 from extremal.certify import radius
-from extremal.models import PReLUNet, shallow
+from extremal.models import PReLUNet, as_two_layer_form
 from tests.certify.networks import Kind, make, right_points
 
 pyscipopt = pytest.importorskip("pyscipopt")
@@ -32,7 +32,7 @@ def by_scip(net: PReLUNet, x: Tensor, label: int, *, farthest: float) -> float:
     The least over targets t of min ||d|| subject to sum_j a_j r_j^p + beta <= 0 and
     r_j = relu(s_j + <w_j, d>), each written with a binary variable.
     """
-    form = shallow(net)
+    form = as_two_layer_form(net)
     assert form is not None
     own = int(form.classes(torch.tensor([label])))
     rows = form.directions * form.preparation.scale

@@ -8,16 +8,16 @@ import pytest
 
 from extremal.data import named_datasets
 from extremal.data.image_formats import read_images
-from extremal.data.named_datasets import TABLE, Row
+from extremal.data.named_datasets import DATASETS, NamedDataset
 from tests.data.fakes import CONTENTS, FILES, Fake, fill
 
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """A data set of the test's own in the table, and an empty cache."""
-    row = Row("two images and one", FILES, (Fake(CONTENTS),), read_images)
-    monkeypatch.setitem(TABLE, "toy", row)
-    assert named_datasets.TABLE is TABLE
+    row = NamedDataset("two images and one", FILES, (Fake(CONTENTS),), read_images)
+    monkeypatch.setitem(DATASETS, "toy", row)
+    assert named_datasets.DATASETS is DATASETS
     monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
     return tmp_path / "cache" / "toy"
@@ -96,7 +96,9 @@ def test_digits_have_no_files(extremal):
 
 
 def test_no_source_is_one_line(extremal, toy, monkeypatch):
-    monkeypatch.setitem(TABLE, "toy", Row("gone", FILES, (Fake({}, "closed"),), read_images))
+    monkeypatch.setitem(
+        DATASETS, "toy", NamedDataset("gone", FILES, (Fake({}, "closed"),), read_images)
+    )
     code, out, err = extremal("data", "fetch", "toy")
     assert (code, out) == (2, "")
     assert err.startswith("error: cannot load toy: EXTREMAL_DATA is not set; cache ")

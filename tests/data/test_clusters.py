@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from extremal.data import Clusters, OrthonormalMixture, correlated_centers, random_centers
+from extremal.data import GaussianClusters, OrthonormalMixture, correlated_centers, random_centers
 
 
 def seeded(seed=0):
@@ -15,7 +15,7 @@ def seeded(seed=0):
 def plane(**given):
     centers = torch.tensor([[3.0, 0.0], [0.0, 4.0], [-5.0, 0.0]])
     settings = {"labels": torch.tensor([1, -1, 1]), "noise": 0.1} | given
-    return Clusters(centers, settings.pop("labels"), settings.pop("noise"), **settings)
+    return GaussianClusters(centers, settings.pop("labels"), settings.pop("noise"), **settings)
 
 
 def test_a_sample_has_each_clusters_label_centre_noise_and_share():
@@ -34,7 +34,7 @@ def test_a_sample_has_each_clusters_label_centre_noise_and_share():
 
 def test_the_orthonormal_mixture_is_such_clusters():
     mixture = OrthonormalMixture(16, 3, 2, 0.4)
-    same = Clusters(mixture.centers, mixture.labels, 0.4 / 4.0)
+    same = GaussianClusters(mixture.centers, mixture.labels, 0.4 / 4.0)
     a, b = (source.sample(50, generator=seeded()) for source in (mixture, same))
     assert torch.equal(a.x, b.x)
     assert torch.equal(a.y, b.y)
@@ -46,7 +46,7 @@ def test_separation_is_half_the_least_distance_of_two_classes():
 
 
 def test_separations_are_those_of_each_centre_from_the_other_class():
-    source = Clusters(
+    source = GaussianClusters(
         torch.tensor([[0.0, 0.0], [2.0, 0.0], [9.0, 0.0]]), torch.tensor([1, 1, -1]), 0.0
     )
     assert source.separations.tolist() == [4.5, 3.5, 3.5]
@@ -69,8 +69,11 @@ def test_random_centres_are_unit_vectors_of_a_subspace():
 
 
 BAD = {
-    "centers": (lambda: Clusters(torch.ones(3), torch.ones(3), 0.1), "centers must"),
-    "nan": (lambda: Clusters(torch.full((2, 2), math.nan), torch.ones(2), 0.1), "centers must"),
+    "centers": (lambda: GaussianClusters(torch.ones(3), torch.ones(3), 0.1), "centers must"),
+    "nan": (
+        lambda: GaussianClusters(torch.full((2, 2), math.nan), torch.ones(2), 0.1),
+        "centers must",
+    ),
     "labels": (lambda: plane(labels=torch.tensor([1, -1])), "labels must"),
     "noise": (lambda: plane(noise=-0.1), "noise must be a finite number >= 0"),
     "noise shape": (lambda: plane(noise=torch.ones(2)), "noise must be a number >= 0, or 3"),

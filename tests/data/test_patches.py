@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal import measure, theory
-from extremal.data import Dataset, Patches
+from extremal.data import Dataset, PatchData
 from extremal.models import PatchCNN, SmoothedReLU
 from tests.models.test_gradients import close, differences
 
@@ -19,7 +19,7 @@ def generator(seed=0):
 
 def patches(**changes):
     settings = {"alpha": (3.0, 4.0), "beta": (0.5, 1.0), "noise": 0.0} | changes
-    return Patches(3, 8, 2, 5, **settings)
+    return PatchData(3, 8, 2, 5, **settings)
 
 
 @pytest.mark.parametrize("random", [False, True])
@@ -166,16 +166,16 @@ def test_assumptions_at_their_limits():
     turned = assumed(patches(alpha=(1.0, 2.0), beta=(3.0, 4.0)))
     assert turned.stronger == 0.25
     assert turned.best_tau == turned.tau_limit == math.inf
-    sparse = Patches(3, 8, 5, 5, alpha=(4.0, 4.0), beta=(1.0, 1.0), noise=0.0)
+    sparse = PatchData(3, 8, 5, 5, alpha=(4.0, 4.0), beta=(1.0, 1.0), noise=0.0)
     assert assumed(sparse).tau_limit == 0.0
-    held = Patches(3, 8, 1, 25, alpha=(4.0, 4.0), beta=(1.0, 1.0), noise=0.0)
+    held = PatchData(3, 8, 1, 25, alpha=(4.0, 4.0), beta=(1.0, 1.0), noise=0.0)
     assert assumed(held).hold
     assert "above 1 for tau below 2.32" in assumed(held).report()
 
 
 def test_the_setting_of_figure_3_is_at_the_edge_for_its_strongest_weak_patches():
     """What docs/adversarial-training.md says of it."""
-    source = Patches(3, 10, 1, 25, alpha=(3.6, 4.4), beta=(0.9, 1.1), noise=0.05)
+    source = PatchData(3, 10, 1, 25, alpha=(3.6, 4.4), beta=(0.9, 1.1), noise=0.05)
     found = assumed(source, 0.55)
     lines = found.report().splitlines()
     assert lines[0] == "stronger: alpha is at least 3.27 beta"
@@ -194,8 +194,11 @@ def moved(**changes):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: Patches(3, 5, 1, 1, alpha=(1, 1), beta=(1, 1), noise=0.0), "dim must be at least"),
-        (lambda: Patches(1, 5, 1, 1, alpha=(1, 1), beta=(1, 1), noise=0.0), "classes must"),
+        (
+            lambda: PatchData(3, 5, 1, 1, alpha=(1, 1), beta=(1, 1), noise=0.0),
+            "dim must be at least",
+        ),
+        (lambda: PatchData(1, 5, 1, 1, alpha=(1, 1), beta=(1, 1), noise=0.0), "classes must"),
         (lambda: patches(alpha=(2.0, 1.0)), "alpha must"),
         (lambda: patches(alpha=[(1.0, 2.0)]), "alpha must"),
         (lambda: patches(beta=(0.0, 1.0)), "beta must"),

@@ -10,8 +10,8 @@ import torch
 from extremal.measure import distance, supremum
 from extremal.measure.classifier_distance import distance_upper_bound as bounds
 from extremal.measure.classifier_distance.distance_search import best_scale
-from extremal.measure.classifier_distance.distance_upper_bound import highest
-from extremal.measure.classifier_distance.network_difference import Sum, as_sum, gather
+from extremal.measure.classifier_distance.distance_upper_bound import largest_on_circle
+from extremal.measure.classifier_distance.network_difference import NeuronSum, as_sum, gather
 from tests.measure.pairs import COVERS, axes, make, random_net, random_pair, seeded
 
 POWERS = (1.0, 1.3, 2.0, 3.0, 4.5)
@@ -65,7 +65,7 @@ def test_the_same_network_is_at_most_nothing_apart(p):
     net = random_net(6, 4, p, seeded(2))
     f = as_sum(net)
     order = torch.randperm(6, generator=seeded())
-    assert bounds.upper(f, Sum(f.directions[order], f.weights[order], p)) < 1e-6
+    assert bounds.upper(f, NeuronSum(f.directions[order], f.weights[order], p)) < 1e-6
 
 
 def test_nothing_is_offered_for_different_powers():
@@ -82,7 +82,7 @@ def test_remainders_of_gathered_neurons(p):
     u = heads.directions[pick] + 0.3 * noise
     size = torch.rand(40, generator=generator, dtype=torch.float64)
     weights = size * heads.weights[pick].sign()
-    members = Sum(u / u.norm(dim=1, keepdim=True), weights, p)
+    members = NeuronSum(u / u.norm(dim=1, keepdim=True), weights, p)
     found = gather(members, heads)
     x = torch.randn(4000, 4, generator=generator, dtype=torch.float64)
     x = x / x.norm(dim=1, keepdim=True).clamp(min=1.0)
@@ -104,7 +104,7 @@ def test_highest_difference_on_a_circle(p):
     t = 2.0 * math.pi * torch.arange(50_021, dtype=torch.float64) / 50_021
     first = a[:, None] * torch.relu(t.cos()) ** p
     seen = (first - b[:, None] * torch.relu((t - angle[:, None]).cos()) ** p).amax(1)
-    found = highest(a, b, angle, p)
+    found = largest_on_circle(a, b, angle, p)
     assert bool((found >= seen - 1e-12).all())
     assert bool((found <= 1.02 * seen + 2e-3).all())
     if p == 1.0:

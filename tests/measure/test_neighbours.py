@@ -6,7 +6,7 @@ import torch
 from extremal import data
 from extremal.data import Dataset
 from extremal.measure import separation
-from extremal.measure.nearest_neighbours import telling
+from extremal.measure.nearest_neighbours import separating_coordinates
 
 POWER = {"linf": float("inf"), "l2": 2.0, "l1": 1.0}
 
@@ -123,7 +123,7 @@ def test_values_that_leave_the_range_of_float32(norm, scale):
 
 def test_telling_coordinates_are_those_that_tell_most():
     one, two = torch.zeros(4, 3), torch.tensor([[1.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]])
-    chosen = telling(one, two, torch.full((4,), 0.5), count=3)
+    chosen = separating_coordinates(one, two, torch.full((4,), 0.5), count=3)
     assert chosen.tolist() == [0, 1, 2]
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from extremal import attack, certify, measure
-from extremal.data import Clusters, Dataset, OrthogonalClusters
+from extremal.data import Dataset, GaussianClusters, OrthogonalClusters
 from extremal.models import (
     Blocks,
     Grouped,
@@ -105,7 +105,9 @@ def test_the_readings_agree_on_the_centres_of_a_decoupled_network():
         (lambda: averaged_classifier(SOURCE, biases=0.1), "biases must"),
         (lambda: decoupled_classifier(SOURCE, threshold=1.2), "threshold must"),
         (
-            lambda: decoupled_classifier(Clusters(torch.eye(3), torch.tensor([0, 1, 2]), 0.1)),
+            lambda: decoupled_classifier(
+                GaussianClusters(torch.eye(3), torch.tensor([0, 1, 2]), 0.1)
+            ),
             "labels of the clusters must",
         ),
     ],
@@ -121,16 +123,16 @@ def test_closed_form_attacks_take_any_two_class_clusters():
     away = attack.average_direction(SOURCE)
     assert float(away.norm()) == pytest.approx(1.0)
     ball = attack.Ball("l2", 1.3 * (60 / 5) ** 0.5 + 2.0)
-    found = attack.structured(net, data.x, data.y, SOURCE, data.group, ball)
+    found = attack.mixture_attack(net, data.x, data.y, SOURCE, data.group, ball)
     assert found.success.float().mean() > 0.9
     assert measure.accuracy(net, data) == 1.0
     with pytest.raises(ValueError, match="mixture must be Clusters of two classes"):
-        attack.average_direction(Clusters(torch.eye(3), torch.tensor([0, 1, 2]), 0.1))
+        attack.average_direction(GaussianClusters(torch.eye(3), torch.tensor([0, 1, 2]), 0.1))
 
 
 def test_clusters_without_such_a_direction_are_attacked_all_the_same():
     corners = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]])
-    source = Clusters(corners, torch.tensor([1, 1, -1, -1]), 0.1)
+    source = GaussianClusters(corners, torch.tensor([1, 1, -1, -1]), 0.1)
     assert attack.average_direction(source).tolist() == [0.0, 0.0]
     data = source.sample(12, generator=generator())
     net = PReLUNet(2, 4, init=Blocks(1.0), generator=generator())

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import extremal as ex
-from extremal.models import Explicit, Gaussian, PReLUNet, double, polar
+from extremal.models import Explicit, Gaussian, PReLUNet, float64_copy, polar
 from extremal.train.losses import trainable
 from tests.models.nets import Config, make_net, make_points, with_weights
 
@@ -91,7 +91,7 @@ def effect(net: PReLUNet, reach: float = 1.0) -> float:
 
 def largest_difference(net: PReLUNet, small: PReLUNet, radius: float, center: Tensor) -> float:
     """max |f - f'| over a ball, by gradient ascent from random points and neurons' directions."""
-    one, other = double(net), double(small)
+    one, other = float64_copy(net), float64_copy(small)
     generator = torch.Generator().manual_seed(5)
     starts = torch.cat([make_points(40, generator, net.dim), polar(net).directions])
     delta = radius * normalize(starts, dim=1)

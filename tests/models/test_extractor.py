@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from extremal.attack import run
 from extremal.data import DataError
-from extremal.models import PReLUNet, double, extractor, features, margin_gradient, through
+from extremal.models import PReLUNet, extractor, features, float64_copy, margin_gradient, through
 from extremal.models.image_features.frozen_networks import LITE0, EfficientNet, Stage, zeros_around
 from tests.data.fakes import Fake, described
 
@@ -387,7 +387,7 @@ def test_a_head_may_have_another_precision(net, x, generator):
     out = through(net, head, SHAPE)(x)
     assert (out.shape, out.dtype) == ((11,), torch.float64)
     torch.testing.assert_close(
-        double(through(net, head, SHAPE))(x.double()), out, rtol=1e-4, atol=0
+        float64_copy(through(net, head, SHAPE))(x.double()), out, rtol=1e-4, atol=0
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from extremal.models import Grouped, is_shallow, margin, margin_gradient, shallow
+from extremal.models import Grouped, as_two_layer_form, is_shallow, margin, margin_gradient
 from tests.models.nets import POWERS, TRIPLES, Config, make_net, make_points, points_off_kinks
 
 
@@ -22,7 +22,7 @@ def test_outputs_and_margins_are_the_networks(p, generator):
     for config in TRIPLES:
         net = make_net(config, p, generator)
         x = make_points(20, generator)
-        form = shallow(net)
+        form = as_two_layer_form(net)
         out = net(x).detach()
         wanted = torch.stack([-out / 2, out / 2], 1) if net.outputs == 1 else out
         torch.testing.assert_close(form.outputs(x), wanted, rtol=1e-11, atol=1e-11)
@@ -38,7 +38,7 @@ def test_gradients_are_the_networks(p, generator):
     for config in TRIPLES[::2]:
         net = make_net(config, p, generator)
         x = points_off_kinks(net, 10, generator)
-        form, y = shallow(net), labels_for(net, x, generator)
+        form, y = as_two_layer_form(net), labels_for(net, x, generator)
         own = form.own(y)
         at = form.preparation.at(x)
         out, slope = form.powers(at)
@@ -57,7 +57,7 @@ def test_grouped_networks(signed, generator):
         x = points_off_kinks(fine, 10, generator)
         y = torch.randint(0, 2, (10,), generator=generator)
         y = 2 * y - 1 if signed else y
-        form = shallow(net)
+        form = as_two_layer_form(net)
         own = form.own(y)
         value = margin(net, x, y).detach()
         torch.testing.assert_close(form.margins(x, own), value, rtol=1e-10, atol=1e-11)
@@ -77,19 +77,19 @@ def test_a_constant_neuron_of_a_relu_network(generator):
             net.neurons[0] = 0.0
             net.hidden_bias[0] = 2.0
         x = make_points(10, generator)
-        torch.testing.assert_close(shallow(net).outputs(x)[:, 1], net(x).detach() / 2)
+        torch.testing.assert_close(as_two_layer_form(net).outputs(x)[:, 1], net(x).detach() / 2)
 
 
 def test_dtype_and_kind(generator):
     net = make_net(Config(center=True, hidden_bias=True, dtype=torch.float32), 2.0, generator)
-    form = shallow(net, torch.float32)
+    form = as_two_layer_form(net, torch.float32)
     x = make_points(10, generator).float()
     assert form.outputs(x).dtype == torch.float32
     torch.testing.assert_close(form.outputs(x)[:, 1], net(x).detach() / 2, rtol=1e-4, atol=1e-5)
     assert form.dim == net.dim
     assert torch.allclose(
-        torch.linalg.vector_norm(shallow(net).directions, dim=1), torch.ones(5).double()
+        torch.linalg.vector_norm(as_two_layer_form(net).directions, dim=1), torch.ones(5).double()
     )
     assert is_shallow(net)
     assert not is_shallow(nn.Linear(3, 2))
-    assert shallow(nn.Linear(3, 2)) is None
+    assert as_two_layer_form(nn.Linear(3, 2)) is None

@@ -5,7 +5,7 @@ import torch
 from extremal import train
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet, mlp
-from extremal.train import Inner, Watch
+from extremal.train import InnerAttack, RobustValidation
 
 DIM = 6
 
@@ -34,12 +34,12 @@ def module():
 
 def trained(net, seed=0, **changes):
     settings = {
-        "inner": Inner("linf", 0.3, steps=3),
+        "inner": InnerAttack("linf", 0.3, steps=3),
         "loss": "cross-entropy",
         "lr": 0.1,
         "batch": 10,
         "epochs": 4,
-        "watch": Watch(6, 5),
+        "watch": RobustValidation(6, 5),
         "generator": generator(seed),
     }
     return train.adversarial(net, points(signed=False), **(settings | changes))

@@ -8,9 +8,9 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet, Preparation
-from extremal.models.prelu_net import Rows
+from extremal.models.prelu_net import DenseInputs
 from extremal.train import Loss, adam
-from extremal.train.sparse_inputs import Batch, Points
+from extremal.train.sparse_inputs import SparseBatch, SparseDataset
 from tests.train.test_adam import by_torch, seeded, z_of
 from tests.train.twin import Twin, largest_difference
 
@@ -37,7 +37,7 @@ def bordered(count: int = 60) -> Tensor:
 @pytest.mark.parametrize("preparation", PREPARATIONS)
 def test_products_are_those_of_the_matrix(preparation):
     x, how = bordered(), PREPARATIONS[preparation]
-    points, z = Points(x, how), z_of(x, how)
+    points, z = SparseDataset(x, how), z_of(x, how)
     assert points.matrix.shape == (60, len(VARYING) + 1)
     assert 0 < len(points.value) < 60
     directions = torch.randn(4, 9, generator=seeded(), dtype=torch.float64)
@@ -45,7 +45,7 @@ def test_products_are_those_of_the_matrix(preparation):
     whole, usual, twice = torch.randperm(60, generator=seeded()), torch.arange(7), [50, 9, 50]
     for rows in (whole, usual, torch.tensor(twice)):
         batch = points.take(rows)
-        assert isinstance(batch, Batch)
+        assert isinstance(batch, SparseBatch)
         wanted = z[rows] @ directions.T + offsets
         torch.testing.assert_close(batch.inner(directions, offsets), wanted, rtol=0.0, atol=1e-13)
         weights = torch.randn(len(rows), 4, generator=seeded(3), dtype=torch.float64)
@@ -55,9 +55,9 @@ def test_products_are_those_of_the_matrix(preparation):
 
 def test_points_in_several_parts_are_the_same(monkeypatch):
     x, how = bordered(), PREPARATIONS["authors"]
-    whole = Points(x, how)
+    whole = SparseDataset(x, how)
     monkeypatch.setattr("extremal.train.sparse_inputs._ROWS", 13)
-    parted = Points(x, how)
+    parted = SparseDataset(x, how)
     for name in ("matrix", "counts", "first", "column", "value"):
         torch.testing.assert_close(getattr(parted, name), getattr(whole, name))
 
@@ -65,14 +65,14 @@ def test_points_in_several_parts_are_the_same(monkeypatch):
 def test_the_centre_itself_is_zero():
     x = bordered()
     x[20] = CENTER
-    batch = Points(x, PREPARATIONS["authors"]).take(torch.tensor([20]))
+    batch = SparseDataset(x, PREPARATIONS["authors"]).take(torch.tensor([20]))
     eye = torch.eye(9, dtype=torch.float64)
     assert torch.equal(batch.inner(eye, None), torch.zeros(1, 9, dtype=torch.float64))
 
 
 def test_points_that_are_all_the_same():
     x, how = CENTER.flip(0).repeat(4, 1), PREPARATIONS["authors"]
-    batch, z = Points(x, how).take(torch.tensor([2, 0])), z_of(x, how)[:2]
+    batch, z = SparseDataset(x, how).take(torch.tensor([2, 0])), z_of(x, how)[:2]
     eye = torch.eye(9, dtype=torch.float64)
     torch.testing.assert_close(batch.inner(eye, None), z)
     torch.testing.assert_close(batch.total(eye[:2, :3]), eye[:2, :3].T @ z)
@@ -82,9 +82,9 @@ def test_points_that_are_all_the_same():
 def test_few_rare_columns_are_not_worth_it(constant):
     x = torch.randn(30, 9, generator=seeded(), dtype=torch.float64)
     x[:, :constant] = 0.25
-    points = Points(x, PREPARATIONS["scaled"])
+    points = SparseDataset(x, PREPARATIONS["scaled"])
     batch = points.take(torch.tensor([3, 1]))
-    assert isinstance(batch, Rows)
+    assert isinstance(batch, DenseInputs)
     torch.testing.assert_close(batch.z, z_of(x, PREPARATIONS["scaled"])[[3, 1]])
 
 

@@ -9,11 +9,11 @@ from torch import nn
 
 from extremal import attack, train
 from extremal.data import Dataset
-from extremal.train import Inner, Watch
+from extremal.train import InnerAttack, RobustValidation
 from extremal.train.inner_attack import divergence_slope, loss_slope
 from tests.train.robustly import DIM, generator, module, network, points, trained
 
-BRIEF = Watch(points=2)
+BRIEF = RobustValidation(points=2)
 
 
 class Linear(nn.Module):
@@ -33,7 +33,7 @@ def test_a_linear_model_agrees_with_its_closed_form(norm, dual):
     """The worst loss within radius r is that of margins y <w, x> - r ||w||_*: descend on it."""
     data, radius, lr = points(), 0.4, 0.1
     net = Linear()
-    inner = Inner(norm, radius, steps=1, step=radius)
+    inner = InnerAttack(norm, radius, steps=1, step=radius)
     train.adversarial(
         net,
         data,
@@ -66,7 +66,7 @@ def test_radius_0_is_plain_training_to_the_bit(make, method):
     train.adversarial(
         robust,
         data,
-        inner=Inner("l2", 0.0),
+        inner=InnerAttack("l2", 0.0),
         method="adam" if method == "adam" else "sgd",
         epochs=4,
         watch=BRIEF,
@@ -79,11 +79,11 @@ def test_radius_0_is_plain_training_to_the_bit(make, method):
 
 SETTINGS = {
     "plain": {},
-    "random start": {"inner": Inner("linf", 0.3, steps=3, start="random")},
+    "random start": {"inner": InnerAttack("linf", 0.3, steps=3, start="random")},
     "mixed": {"clean_share": 0.5},
     "trades": {"trades": 2.0},
     "warm-up": {"warm_up": 3},
-    "ascent": {"inner": Inner("linf", 0.3, steps=3, ascent="plain", step=1.0)},
+    "ascent": {"inner": InnerAttack("linf", 0.3, steps=3, ascent="plain", step=1.0)},
     "adam": {"method": "adam", "lr": 0.01},
 }
 
@@ -113,7 +113,7 @@ def test_it_learns_the_feature_that_an_attack_cannot_turn():
     data = Dataset(x, y)
     plain, robust = Linear(), Linear()
     train.gd(plain, data, loss="logistic", lr=1.0, steps=2000)
-    inner, g = Inner("linf", 0.3, steps=2), generator()
+    inner, g = InnerAttack("linf", 0.3, steps=2), generator()
     settings = {"loss": "logistic", "lr": 1.0, "epochs": 2000, "watch": BRIEF, "generator": g}
     train.adversarial(robust, data, inner=inner, **settings)
     standing = []
@@ -126,7 +126,7 @@ def test_it_learns_the_feature_that_an_attack_cannot_turn():
 
 def test_a_step_of_the_mixed_losses_is_that_of_autograd():
     """One step of full-batch descent, with the attack's points found once more."""
-    data, inner = points(signed=False), Inner("linf", 0.3, steps=2, step=0.2)
+    data, inner = points(signed=False), InnerAttack("linf", 0.3, steps=2, step=0.2)
     for changes in ({"clean_share": 0.3}, {"trades": 2.0}):
         net, before = module(), module()
         trained(net, inner=inner, batch=None, epochs=1, **changes)
@@ -150,7 +150,7 @@ def test_a_step_of_the_mixed_losses_is_that_of_autograd():
 
 def test_the_radius_grows_over_the_warm_up():
     """Two steps of full-batch descent, at half of the radius and at all of it."""
-    data, inner = points(signed=False), Inner("linf", 0.3, steps=2, step=0.2)
+    data, inner = points(signed=False), InnerAttack("linf", 0.3, steps=2, step=0.2)
     net, other = module(), module()
     trained(net, inner=inner, batch=None, epochs=2, warm_up=2)
     slope = loss_slope(train.Loss("cross-entropy"), data.y)
@@ -174,7 +174,7 @@ def test_perturbed_points_stay_in_the_box_of_the_data():
     nets = [module() for _ in range(3)]
     settings = {"lr": 0.1, "epochs": 2, "watch": BRIEF}
     for net, given, learned in zip(nets, (None, box, None), (kept, kept, data), strict=True):
-        inner = Inner("linf", 2.0, steps=2, box=given)
+        inner = InnerAttack("linf", 2.0, steps=2, box=given)
         train.adversarial(net, learned, inner=inner, generator=generator(), **settings)
     free, same, unbounded = (torch.cat([p.flatten() for p in net.parameters()]) for net in nets)
     assert torch.equal(free, same)
@@ -184,7 +184,7 @@ def test_perturbed_points_stay_in_the_box_of_the_data():
             train.adversarial(
                 module(),
                 kept,
-                inner=Inner("linf", 2.0, box=other),
+                inner=InnerAttack("linf", 2.0, box=other),
                 generator=generator(),
                 **settings,
             )
@@ -208,7 +208,7 @@ def test_perturbed_points_stay_in_the_box_of_the_data():
         ({"loss": "exp"}, "loss must"),
         ({"checkpoint": "/nowhere/at/all"}, "checkpoint must lie in a folder"),
         ({"record": 3}, "record must"),
-        ({"watch": Watch(validation=points(10))}, "validation.y must"),
+        ({"watch": RobustValidation(validation=points(10))}, "validation.y must"),
     ],
 )
 def test_bad_input_is_named_before_any_work(changes, message):

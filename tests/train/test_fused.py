@@ -10,7 +10,7 @@ from torch import nn
 
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Loss, gd, loss_and_gradient, sgd
-from extremal.train.optimisers import descend
+from extremal.train.optimisers import fused_sgd_step
 from tests.train.twin import Twin, largest_difference, problem
 
 FROZEN = ((), ("neurons",), ("votes",), ("neurons", "bias"), ("hidden_bias",))
@@ -38,7 +38,7 @@ def test_a_folded_step_is_the_gradient_step(p, outputs, reduction, frozen):
     loss = Loss("exp" if outputs == 1 else "cross-entropy", reduction)
     before = copy.deepcopy(net)
     value, wanted = stepped(net, data, loss, 0.07)
-    assert float(descend(net, data.x, data.y, loss, 0.07)) == pytest.approx(value, rel=1e-14)
+    assert float(fused_sgd_step(net, data.x, data.y, loss, 0.07)) == pytest.approx(value, rel=1e-14)
     assert largest_difference(net, wanted) < 1e-14
     for name, part in net.named_parameters():
         assert torch.equal(part, before.get_parameter(name)) == (name in frozen)
@@ -53,7 +53,7 @@ def test_tiny_float32_weights_are_moved(p, size):
     net = PReLUNet(3, 5, p, dtype=torch.float32, **settings)
     wide = copy.deepcopy(net).double()
     _, wanted = stepped(wide, data.to(torch.float64), Loss("exp"), 0.5)
-    descend(net, data.x, data.y, Loss("exp"), 0.5)
+    fused_sgd_step(net, data.x, data.y, Loss("exp"), 0.5)
     for name, part in net.named_parameters():
         aim = wanted.get_parameter(name).detach()
         gap = (part.detach().double() - aim).abs().max() / aim.abs().max()
@@ -67,7 +67,7 @@ def test_a_neuron_of_zeros_stays_and_harms_nothing():
         net.neurons[2] = 0.0
         net.hidden_bias[2] = 0.0
     _, wanted = stepped(net, data, Loss("exp"), 0.1)
-    descend(net, data.x, data.y, Loss("exp"), 0.1)
+    fused_sgd_step(net, data.x, data.y, Loss("exp"), 0.1)
     assert largest_difference(net, wanted) < 1e-14
     assert not bool(net.neurons[2].any())
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from extremal import attack, train
-from extremal.train import Inner
+from extremal.train import InnerAttack
 from extremal.train.inner_attack import divergence, loss_slope
 from tests.train.robustly import generator, module, points
 
@@ -18,7 +18,7 @@ from tests.train.robustly import generator, module, points
 def test_the_inner_attack_stays_in_ball_and_box_and_raises_the_loss(norm, ascent, start):
     net, data = module(), points(signed=False)
     box = (float(data.x.min()), float(data.x.max()))
-    inner = Inner(norm, 0.5, 4, 0.3, ascent, start, box)
+    inner = InnerAttack(norm, 0.5, 4, 0.3, ascent, start, box)
     slope = loss_slope(train.Loss("cross-entropy"), data.y)
     moved = inner.perturbed(net, data.x, slope, share=0.5, generator=generator())
     norms = attack.Ball(norm, 0.25).norms(moved - data.x)
@@ -57,4 +57,4 @@ def test_the_divergence_of_trades_is_kl():
 )
 def test_a_bad_inner_attack_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        Inner(*arguments)
+        InnerAttack(*arguments)

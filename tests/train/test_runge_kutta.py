@@ -8,9 +8,17 @@ import math
 import pytest
 import torch
 
-from extremal.train.flow.runge_kutta import DORMAND, SHAMPINE, Counts, State, Stepper
+from extremal.train.flow.runge_kutta import (
+    BOGACKI_SHAMPINE_32,
+    DORMAND_PRINCE_54,
+    Counts,
+    State,
+    Stepper,
+)
 
-PAIRS = pytest.mark.parametrize("pair", [SHAMPINE, DORMAND], ids=["3(2)", "5(4)"])
+PAIRS = pytest.mark.parametrize(
+    "pair", [BOGACKI_SHAMPINE_32, DORMAND_PRINCE_54], ids=["3(2)", "5(4)"]
+)
 
 
 def side(state: State) -> State:
@@ -49,7 +57,7 @@ def test_steps_and_dense_output_have_their_order(pair):
 
 def test_the_interpolant_of_5_4_is_better_than_a_cubic():
     # A cubic through both ends errs by h^4, the pair's own interpolant by h^5.
-    coarse, fine = (errors(DORMAND, size)[1] for size in (0.2, 0.05))
+    coarse, fine = (errors(DORMAND_PRINCE_54, size)[1] for size in (0.2, 0.05))
     assert math.log2(coarse / fine) / 2.0 > 4.6
 
 

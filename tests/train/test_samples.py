@@ -9,9 +9,9 @@ from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
 from extremal.models.activations import relu_power_with_slope
 from extremal.train import Loss
-from extremal.train.flow.alignment_stage import Sketched
-from extremal.train.flow.neuron_dynamics import Frame, to_polar, unit
-from extremal.train.flow.sample_field import Samples
+from extremal.train.flow.alignment_stage import SubsampledPull
+from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar, unit
+from extremal.train.flow.sample_field import SampleField
 
 
 def neurons(dim: int, width: int = 40) -> torch.Tensor:
@@ -33,7 +33,7 @@ def full_pull(data: Dataset, p: float, directions, push):
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
 def test_in_all_coordinates_the_pull_is_the_gradient(p):
     data, directions = sample(6, spread=0.5), neurons(6)
-    field, place = Samples.of(data, p, directions, 1e-4)
+    field, place = SampleField.of(data, p, directions, 1e-4)
     assert field.across is None
     push = field.push(Loss("exp"), torch.zeros(len(data)).double(), 1.0)
     pull, growth = field.pull(place, push)
@@ -48,7 +48,7 @@ def test_in_all_coordinates_the_pull_is_the_gradient(p):
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_a_subspace_holds_the_gradient_up_to_a_share(p):
     data, directions = sample(60), neurons(60)
-    field, place = Samples.of(data, p, directions, 1e-2)
+    field, place = SampleField.of(data, p, directions, 1e-2)
     basis = field.frame.basis
     assert 5 <= len(basis) < 60
     torch.testing.assert_close(basis @ basis.T, torch.eye(len(basis)).double())
@@ -72,7 +72,7 @@ def test_a_subspace_holds_the_gradient_up_to_a_share(p):
 
 def test_blocks_and_chosen_neurons_change_nothing(monkeypatch):
     data, directions = sample(60), neurons(60)
-    field, place = Samples.of(data, 3.0, directions, 1e-2)
+    field, place = SampleField.of(data, 3.0, directions, 1e-2)
     push = data.y.double() / len(data)
     whole = field.pull(place, push)
     outputs = field.outputs(place, torch.ones(40).double())
@@ -89,7 +89,7 @@ def test_no_direction_grows_faster_than_it_is_said():
     data = sample(6, spread=0.5)
     many = neurons(6, 5000)
     for p in (1.0, 1.5, 2.0, 3.0, 4.0):
-        field, _ = Samples.of(data, p, neurons(6), 1e-3)
+        field, _ = SampleField.of(data, p, neurons(6), 1e-3)
         speed = full_pull(data, p, many, data.y.double() / len(data))[1]
         assert float(speed.abs().max()) <= field.fastest
 
@@ -98,9 +98,9 @@ def test_no_direction_grows_faster_than_it_is_said():
 def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
     monkeypatch.setattr("extremal.train.flow.alignment_stage._PART", 20)
     data, directions = sample(60), neurons(60)
-    field, place = Samples.of(data, p, directions, 1e-2)
+    field, place = SampleField.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
-    sketched = Sketched(field, push, 1e-4)
+    sketched = SubsampledPull(field, push, 1e-4)
     assert sketched.sketch is not None
     assert len(sketched.sketch) == 20
     rows, left = torch.arange(40), torch.ones(40).double()
@@ -129,19 +129,19 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
 
 def test_few_samples_are_all_looked_at(monkeypatch):
     data, directions = sample(6), neurons(6)
-    field, _ = Samples.of(data, 2.0, directions, 1e-3)
+    field, _ = SampleField.of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
         monkeypatch.setattr("extremal.train.flow.alignment_stage._PART", part)
-        assert (Sketched(field, push, 1e-3).sketch is not None) == used
+        assert (SubsampledPull(field, push, 1e-3).sketch is not None) == used
 
 
 def test_a_frame_gives_directions_back():
     directions = neurons(7, 9)
     basis = torch.linalg.qr(torch.randn(7, 3, generator=torch.Generator().manual_seed(0)).double())
-    frame, place = Frame.of(directions, basis.Q.T)
+    frame, place = SubspaceFrame.of(directions, basis.Q.T)
     assert place.shape == (9, 4)
     torch.testing.assert_close(frame.lift(place), directions)
     torch.testing.assert_close(place.norm(dim=1), torch.ones(9).double())
-    inside, _ = Frame.of(unit(torch.ones(2, 3).double() @ basis.Q.T), basis.Q.T)
+    inside, _ = SubspaceFrame.of(unit(torch.ones(2, 3).double() @ basis.Q.T), basis.Q.T)
     assert not bool(inside.rest.any())

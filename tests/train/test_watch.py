@@ -5,15 +5,17 @@ import torch
 from torch import nn
 
 from extremal import attack, measure, train
-from extremal.train import Inner, Watch
-from extremal.train.early_stopping import Epochs
+from extremal.train import InnerAttack, RobustValidation
+from extremal.train.early_stopping import EpochLoop
 from extremal.train.inner_attack import loss_slope
 from tests.train.robustly import DIM, generator, module, network, points, trained
 
 
 def test_records_are_of_an_attack_that_is_not_the_training_one():
     net, held = module(), points(30, signed=False, seed=4)
-    path = trained(net, watch=Watch(6, 5, validation=held), record=train.Record(at=[1, 2]))
+    path = trained(
+        net, watch=RobustValidation(6, 5, validation=held), record=train.Record(at=[1, 2])
+    )
     assert path.times.tolist() == [0.0, 1.0, 2.0, 4.0]
     wanted = {"loss", "accuracy", "robust_accuracy", "validation_accuracy", "validation_robust"}
     assert set(path.values) == wanted
@@ -26,7 +28,7 @@ def test_records_are_of_an_attack_that_is_not_the_training_one():
 
 def test_robustness_is_watched_at_another_radius_where_asked():
     net = module()
-    path = trained(net, inner=Inner("l2", 0.0), watch=Watch(6, 5, 0.7))
+    path = trained(net, inner=InnerAttack("l2", 0.0), watch=RobustValidation(6, 5, 0.7))
     data = points(signed=False)
     found = attack.run(net, data.x[:6], data.y[:6], radius=0.7, steps=5, generator=generator())
     assert float(path.values["robust_accuracy"][-1]) == 1 - float(found.success.double().mean())
@@ -35,7 +37,9 @@ def test_robustness_is_watched_at_another_radius_where_asked():
 def test_patience_ends_training_and_leaves_the_best_weights():
     net, held = module(), points(30, signed=False, seed=4)
     record = train.Record(at=range(1, 40), snapshots=True)
-    path = trained(net, watch=Watch(30, 5, None, held, 3), record=record, epochs=40, lr=1.0)
+    path = trained(
+        net, watch=RobustValidation(30, 5, None, held, 3), record=record, epochs=40, lr=1.0
+    )
     robust, losses = path.values["validation_robust"], path.values["loss"]
     order = sorted(range(1, len(path)), key=lambda i: (-float(robust[i]), float(losses[i])))
     assert path.info["best_epoch"] == int(path.times[order[0]])
@@ -48,7 +52,7 @@ def test_patience_ends_training_and_leaves_the_best_weights():
 
 
 def test_with_patience_every_epoch_is_recorded_and_the_start_is_no_candidate():
-    watch = Watch(6, 5, validation=points(10, signed=False), patience=2)
+    watch = RobustValidation(6, 5, validation=points(10, signed=False), patience=2)
     path = trained(module(), watch=watch, lr=1e-9, epochs=9)
     assert path.times.tolist() == [0.0, 1.0, 2.0, 3.0]
     assert path.info["best_epoch"] >= 1
@@ -66,10 +70,10 @@ def test_watched_points_are_of_all_classes():
     path = train.adversarial(
         net,
         ordered,
-        inner=Inner("l2", 0.1, 1),
+        inner=InnerAttack("l2", 0.1, 1),
         lr=1e-9,
         epochs=1,
-        watch=Watch(6, validation=ordered),
+        watch=RobustValidation(6, validation=ordered),
         generator=generator(),
     )
     assert path.values["robust_accuracy"].tolist() == [0.5, 0.5]
@@ -106,11 +110,16 @@ class Dropped(nn.Module):
 def test_records_change_neither_weights_nor_buffers(make, radius):
     often, rarely = make(), make()
     often.load_state_dict(rarely.state_dict())
-    held, inner = points(12, signed=False, seed=4), Inner("linf", radius, steps=2)
+    held, inner = points(12, signed=False, seed=4), InnerAttack("linf", radius, steps=2)
     torch.manual_seed(0)  # of Dropout, which takes no generator
-    trained(often, inner=inner, watch=Watch(6, 3, 0.2, held), record=train.Record(at=[1, 2, 3]))
+    trained(
+        often,
+        inner=inner,
+        watch=RobustValidation(6, 3, 0.2, held),
+        record=train.Record(at=[1, 2, 3]),
+    )
     torch.manual_seed(0)
-    trained(rarely, inner=inner, watch=Watch(2, 1, 0.2, training=False))
+    trained(rarely, inner=inner, watch=RobustValidation(2, 1, 0.2, training=False))
     for name, part in often.state_dict().items():
         assert torch.equal(part, rarely.state_dict()[name]), name
 
@@ -124,7 +133,7 @@ def test_the_inner_attack_moves_no_running_means(changes):
     own = Normed()
     own.eval()
     slope = loss_slope(train.Loss("cross-entropy"), data.y)
-    moved = Inner("linf", 0.3, steps=3).perturbed(own, data.x, slope, generator=generator())
+    moved = InnerAttack("linf", 0.3, steps=3).perturbed(own, data.x, slope, generator=generator())
     if not changes:
         torch.testing.assert_close(net.norm.running_mean, 0.1 * moved.mean(0))
 
@@ -141,7 +150,7 @@ def test_each_part_of_a_network_keeps_its_own_mode():
 
 
 def test_buffers_are_part_of_the_state(tmp_path, monkeypatch):
-    monkeypatch.setattr(Epochs, "every", 0.0)
+    monkeypatch.setattr(EpochLoop, "every", 0.0)
     whole, cut, again = Normed(), Normed(), Normed()
     trained(whole)
 
@@ -158,15 +167,15 @@ def test_buffers_are_part_of_the_state(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("method", ["sgd", "adam"])
 def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(Epochs, "every", 0.0)
+    monkeypatch.setattr(EpochLoop, "every", 0.0)
     file = tmp_path / "state.safetensors"
     settings = {
         "method": method,
         "lr": 0.05,
         "epochs": 6,
-        "inner": Inner("l2", 0.3, 2, start="random"),
+        "inner": InnerAttack("l2", 0.3, 2, start="random"),
         "record": train.Record(at=[1, 3, 5]),
-        "watch": Watch(6, 5, None, points(10, signed=False, seed=4), 10),
+        "watch": RobustValidation(6, 5, None, points(10, signed=False, seed=4), 10),
     }
     if method == "sgd":
         settings["momentum"] = 0.5
@@ -192,7 +201,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypat
 
 
 def test_a_file_of_another_training_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(Epochs, "every", 0.0)
+    monkeypatch.setattr(EpochLoop, "every", 0.0)
     file = tmp_path / "state"
 
     def stop(what, done, total):
@@ -204,10 +213,10 @@ def test_a_file_of_another_training_is_refused(tmp_path, monkeypatch):
     others = [
         {"lr": 0.2},
         {"seed": 3},
-        {"inner": Inner("linf", 0.2, steps=3)},
+        {"inner": InnerAttack("linf", 0.2, steps=3)},
         {"loss": train.Loss("cross-entropy", "sum")},
-        {"watch": Watch(6, 5, validation=points(10, signed=False))},
-        {"watch": Watch(6, 4)},
+        {"watch": RobustValidation(6, 5, validation=points(10, signed=False))},
+        {"watch": RobustValidation(6, 4)},
     ]
     for changes in others:
         with pytest.raises(ValueError, match="checkpoint must belong to the same"):
@@ -221,7 +230,7 @@ def test_a_file_of_another_training_is_refused(tmp_path, monkeypatch):
 
 def test_divergence_is_an_error_with_what_was_recorded():
     with pytest.raises(train.DivergenceError, match="smaller lr") as caught:
-        trained(network(2), lr=1e6, epochs=30, inner=Inner("linf", 3.0, 2))
+        trained(network(2), lr=1e6, epochs=30, inner=InnerAttack("linf", 3.0, 2))
     assert len(caught.value.trajectory) >= 1
 
 
@@ -244,13 +253,13 @@ def test_weights_that_are_not_finite_are_a_divergence_too():
 )
 def test_a_bad_watch_is_named(settings, message):
     with pytest.raises(ValueError, match=message):
-        Watch(**settings)
+        RobustValidation(**settings)
 
 
 def test_the_training_data_need_not_be_attacked():
     held = points(30, signed=False, seed=4)
     both, one = (
-        trained(module(), watch=Watch(6, 5, validation=held, training=training))
+        trained(module(), watch=RobustValidation(6, 5, validation=held, training=training))
         for training in (True, False)
     )
     assert set(both.values) - set(one.values) == {"robust_accuracy"}

@@ -8,7 +8,7 @@ import io
 import pytest
 import torch
 
-from extremal.models import PReLUNet, double, margin
+from extremal.models import PReLUNet, float64_copy, margin
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.pool import Deadline, Superseded
 from extremal.web.probing import regions
@@ -107,7 +107,7 @@ def test_the_smallest_attack_crosses_the_edge_and_the_ball_does_not(answers, p):
     ring = torch.stack([0.9 + found.certified * angles.cos(), 0.1 + found.certified * angles.sin()])
     points = ring.T @ answer.mixture.centers[[0, 2]]
     label = torch.ones(len(points), dtype=torch.int64)
-    assert bool((margin(double(answer.net), points, label) > 0).all())
+    assert bool((margin(float64_copy(answer.net), points, label) > 0).all())
     assert f"p = {p:g}: at (0.90, 0.10) the network says +" in told_regions(found, p)
 
 

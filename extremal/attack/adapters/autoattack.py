@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.adapters.unit_box import Frame, as_classes, global_seed
+from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed
 from extremal.attack.attack_result import (
     BATCH,
     CLEAN,
@@ -76,8 +76,8 @@ def auto_attack(
     if len(rows) == 0:
         return result
     part = x[rows]
-    frame = Frame.around(part, ball, (_L1_REACH if norm == "l1" else 1.0) * radius)
-    u, labels = frame.inward(part, torch.float32), as_classes(y[rows])
+    frame = UnitBox.around(part, ball, (_L1_REACH if norm == "l1" else 1.0) * radius)
+    u, labels = frame.inward(part, torch.float32), class_labels(y[rows])
     model, classes = _padded(frame.network(net, torch.float32), u)
     attacker = _Attacker(library, norm, radius / frame.width, version, classes, queries, batch)
     moved, clean = torch.empty_like(u), len(x) - len(rows)

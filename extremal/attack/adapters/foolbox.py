@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.adapters.unit_box import Frame, as_classes, global_seed
+from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed
 from extremal.attack.attack_result import BATCH, CLEAN, AttackResult, check_points, verified
 from extremal.attack.ball import NORMS, Ball
 from extremal.attack.fab import just_broken
@@ -55,7 +55,7 @@ def foolbox_attack(
     library = _library()
     attacker = _attacker(library, attack, options, norm)
     result = verified(net, x, y, x, ball, CLEAN)
-    frame = Frame.around(x, ball, reach)
+    frame = UnitBox.around(x, ball, reach)
     model = library.PyTorchModel(frame.network(net, x.dtype), bounds=(0, 1), device=x.device)
     eps = None if limit is None else limit / frame.width
     standing = torch.nonzero(~result.success).squeeze(1)
@@ -65,7 +65,7 @@ def foolbox_attack(
         for rows in standing.split(batch):
             part, labels = x[rows], y[rows]
             u = frame.inward(part, x.dtype)
-            wanted = library.criteria.Misclassification(as_classes(labels))
+            wanted = library.criteria.Misclassification(class_labels(labels))
             _, moved, _ = attacker(model, u, wanted, epsilons=eps)
             delta = frame.outward(moved.detach(), u, part, ball)
             if limit is None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import Ball
-from extremal.attack.surrogate import search_copy
+from extremal.attack.surrogate import surrogate_network
 
 
 class Flat(nn.Module):
@@ -55,13 +55,13 @@ def as_module(net: nn.Module) -> nn.Module:
     """The network as other tools want it: inputs (n, ...), of any shape, and logits (n, C), C >= 2.
 
     Inputs are flattened to (n, dim). One output f becomes (-f/2, f/2), whose softmax is the
-    logistic sigmoid of f; its labels -1 / +1 become 0 / 1 (`as_classes`). Parameters are shared
+    logistic sigmoid of f; its labels -1 / +1 become 0 / 1 (`class_labels`). Parameters are shared
     with `net`.
     """
     return _Logits(_check.module("net", net))
 
 
-def as_classes(y: Tensor) -> Tensor:
+def class_labels(y: Tensor) -> Tensor:
     """Labels for `as_module`, (n,) int64: -1 / +1 as 0 / 1, classes 0..C-1 as they are.
 
     Labels that are all 1 may be of either kind, and stay 1 in both.
@@ -72,7 +72,7 @@ def as_classes(y: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class UnitBox:
     """The map u = (x - low) / width, of one width for all coordinates, so that norms only scale.
 
     With a box, `low` is its lower end and `width` its largest side; a coordinate whose side is
@@ -86,7 +86,7 @@ class Frame:
     width: float
 
     @classmethod
-    def around(cls, x: Tensor, ball: Ball, reach: float) -> Frame:
+    def around(cls, x: Tensor, ball: Ball, reach: float) -> UnitBox:
         """The frame of points x that may move by `reach` in each coordinate."""
         limits = ball.limits(x)
         if limits is not None:
@@ -103,7 +103,7 @@ class Frame:
 
     def network(self, net: nn.Module, dtype: torch.dtype) -> nn.Module:
         """The network as a function of framed points of any shape, with two or more logits."""
-        twin = search_copy(net, torch.zeros((), dtype=dtype))
+        twin = surrogate_network(net, torch.zeros((), dtype=dtype))
         return _Framed(as_module(twin), self.low.to(dtype), self.high, self.width).eval()
 
     def outward(self, found: Tensor, begun: Tensor, x: Tensor, ball: Ball) -> Tensor:

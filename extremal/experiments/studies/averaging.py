@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check, measure, models, theory, train
-from extremal.data import Clusters, Dataset, OrthogonalClusters
+from extremal.data import Dataset, GaussianClusters, OrthogonalClusters
 from extremal.experiments.studies.feature_sources import source
 from extremal.experiments.studies.readings import read, robustness, universal
 from extremal.experiments.trial import Outcome
@@ -31,9 +31,9 @@ class Learned:
     path: train.Trajectory
 
     @property
-    def clusters(self) -> Clusters:
+    def clusters(self) -> GaussianClusters:
         """What made the data."""
-        assert isinstance(self.learn.source, Clusters)
+        assert isinstance(self.learn.source, GaussianClusters)
         return self.learn.source
 
     @property
@@ -113,7 +113,7 @@ def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 
 def _noise(data: Dataset) -> Tensor:
     """xi_i = x_i - mu of its cluster, (n, dim)."""
-    assert isinstance(data.source, Clusters)
+    assert isinstance(data.source, GaussianClusters)
     assert data.group is not None
     return data.x.double() - data.source.centers[data.group]
 
@@ -185,7 +185,7 @@ def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Datase
     cut = round(params["train_share"] * len(images))
     x = images.x - params["centred"] * images.x[order[:cut]].mean(0)
     means = torch.stack([x[order[:cut]][images.y[order[:cut]] == k].mean(0) for k in range(10)])
-    classes = Clusters(means.double(), torch.where(torch.arange(10) < 5, 1, -1), 0.0)
+    classes = GaussianClusters(means.double(), torch.where(torch.arange(10) < 5, 1, -1), 0.0)
     parts = (
         Dataset(x[rows], classes.labels[images.y[rows]], group=images.y[rows], source=classes)
         for rows in (order[:cut], order[cut:])

@@ -43,7 +43,7 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         until=params["flow_time"],
         tolerance=params.get("tolerance") if params["p"] > 2 else None,
     )
-    evenly = data.Clusters(source.centers, source.labels, source.noise)
+    evenly = data.GaussianClusters(source.centers, source.labels, source.noise)
     test = evenly.sample(params["test_points"], generator=generator)
     test = replace(test, x=test.x - mean)
     found = bracketed(net, test, generator, params["certified_points"])
@@ -68,7 +68,7 @@ def clusters(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     )
 
 
-def made(params: Mapping[str, Any], generator: torch.Generator) -> data.Clusters:
+def made(params: Mapping[str, Any], generator: torch.Generator) -> data.GaussianClusters:
     """Clusters of a `kind` that are the farther from the theory's the larger their `level`.
 
     "cosine": the cosine of any two centres. "rank": random centres in the span of as many axes.
@@ -84,15 +84,17 @@ def made(params: Mapping[str, Any], generator: torch.Generator) -> data.Clusters
     labels = torch.tensor([1] * sizes[0] + [-1] * sizes[1])
     noise = params["spread"] / dim**0.5
     if kind == "cosine":
-        return data.Clusters(data.correlated_centers(dim, len(labels), level), labels, noise)
+        return data.GaussianClusters(
+            data.correlated_centers(dim, len(labels), level), labels, noise
+        )
     if kind == "rank":
         centers = data.random_centers(dim, len(labels), level, generator=generator)
-        return data.Clusters(centers, labels, noise)
+        return data.GaussianClusters(centers, labels, noise)
     centers = torch.eye(len(labels), dim, dtype=torch.float64)
     ratios = torch.cat([_ladder(size, level) for size in sizes])
     if kind == "imbalance":
-        return data.Clusters(centers, labels, noise, weights=ratios)
-    return data.Clusters(centers, labels, noise * ratios)
+        return data.GaussianClusters(centers, labels, noise, weights=ratios)
+    return data.GaussianClusters(centers, labels, noise * ratios)
 
 
 def _ladder(size: int, ratio: float) -> Tensor:

@@ -48,12 +48,12 @@ def overfitting(params: Mapping[str, Any], generator: torch.Generator) -> Outcom
     path = train.adversarial(
         net,
         learn,
-        inner=train.Inner("linf", radius, steps=params["inner_steps"], box=(0.0, 1.0)),
+        inner=train.InnerAttack("linf", radius, steps=params["inner_steps"], box=(0.0, 1.0)),
         method="adam",
         lr=params["lr"],
         batch=params["batch"],
         epochs=params["epochs"],
-        watch=train.Watch(points=1, steps=1),
+        watch=train.RobustValidation(points=1, steps=1),
         record=train.Record(at=range(every, params["epochs"], every), watch=looks),
         generator=generator,
     )

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from extremal import _check, attack, measure, models, theory, train
-from extremal.data import Dataset, Patches
+from extremal.data import Dataset, PatchData
 from extremal.experiments.trial import Outcome
 from extremal.train.inner_attack import loss_slope
 
@@ -79,8 +79,8 @@ def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     )
 
 
-def _source(params: Mapping[str, Any]) -> Patches:
-    return Patches(
+def _source(params: Mapping[str, Any]) -> PatchData:
+    return PatchData(
         params["classes"],
         params["dim"],
         params["robust"],
@@ -106,10 +106,10 @@ def _trained(
     _check.choice("training", params["training"], TRAININGS)
     standard = params["training"] == "standard"
     radius, step = params["radius"], params["inner_step"]
-    inner = train.Inner("linf", radius, params["inner_steps"], step, "plain")
-    unmoved = train.Inner("linf", 0.0)
+    inner = train.InnerAttack("linf", radius, params["inner_steps"], step, "plain")
+    unmoved = train.InnerAttack("linf", 0.0)
     source = test.source
-    assert isinstance(source, Patches)
+    assert isinstance(source, PatchData)
 
     def learned(seen: nn.Module) -> measure.PatchFeatures:
         assert isinstance(seen, models.PatchCNN)
@@ -131,7 +131,7 @@ def _trained(
         inner=unmoved if standard else inner,
         lr=params["lr"],
         epochs=params["epochs"],
-        watch=train.Watch(
+        watch=train.RobustValidation(
             params["watched_points"], params["watched_steps"], radius, test, training=False
         ),
         record=record,
@@ -139,7 +139,7 @@ def _trained(
     )
 
 
-def _by_inner(net: nn.Module, test: Dataset, inner: train.Inner) -> float:
+def _by_inner(net: nn.Module, test: Dataset, inner: train.InnerAttack) -> float:
     """Accuracy on the test points as the attack of training moves them."""
     slope = loss_slope(train.Loss("cross-entropy"), test.y)
     moved = inner.perturbed(net, test.x, slope, generator=torch.Generator().manual_seed(0))
@@ -183,7 +183,7 @@ def _phases(curves: Mapping[str, Any]) -> dict[str, float]:
 def _end(
     net: models.PatchCNN,
     test: Dataset,
-    source: Patches,
+    source: PatchData,
     params: Mapping[str, Any],
     generator: torch.Generator,
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check, attack, certify, measure, models, theory, train
-from extremal.data import Clusters, Dataset
+from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import check_bracket
 from extremal.experiments.studies.bracket import half_radius
 from extremal.experiments.studies.robust import share
@@ -37,7 +37,7 @@ def universal(net: nn.Module, data: Dataset, radius: float | None = None) -> flo
 
     The length is `radius`, or 1.3 sqrt(d/k).
     """
-    assert isinstance(data.source, Clusters)
+    assert isinstance(data.source, GaussianClusters)
     length = radius
     if length is None:
         length = _UNIVERSAL * theory.averaging_scale(data.dim, data.source.count)
@@ -59,7 +59,7 @@ def robustness(
     attack's median as a share of what `averaged_radius` has on the same points.
     """
     clusters = test.source
-    assert isinstance(clusters, Clusters)
+    assert isinstance(clusters, GaussianClusters)
     net = read(trained, params["reading"], clusters.labels)
     aimed = models.LogOdds(trained, clusters.labels) if params["reading"] == "argmax" else net
     radii = [float(radius) for radius in params["radii"]]
@@ -94,7 +94,7 @@ def averaged_radius(data: Dataset) -> float:
     Of `models.averaged_classifier` for the points' own clusters, whatever their norms and angles:
     for orthogonal features of one length it is sqrt(d/k), up to noise.
     """
-    assert isinstance(data.source, Clusters)
+    assert isinstance(data.source, GaussianClusters)
     along = data.x.double() @ attack.average_direction(data.source)
     return float((data.y * along).median())
 
@@ -167,7 +167,7 @@ def _overstepped(
     if radius == 0:
         return measure.accuracy(net, data)
     length = radius / 4
-    inside = train.Inner("l2", radius, _STEPS - 1, length, start="random")
+    inside = train.InnerAttack("l2", radius, _STEPS - 1, length, start="random")
 
     def slope(out: Tensor) -> Tensor:
         return -data.y.to(out)
@@ -183,4 +183,4 @@ def _along_centers(
     """The closed-form directions, up to the radii already found."""
     assert data.group is not None
     ball = attack.Ball("l2", found.radius.clamp(max=float(10 * data.dim) ** 0.5))
-    return attack.structured(net, data.x, data.y, data.source, data.group, ball)
+    return attack.mixture_attack(net, data.x, data.y, data.source, data.group, ball)

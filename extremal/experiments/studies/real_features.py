@@ -93,7 +93,7 @@ def _trained(
     generator: torch.Generator,
     at: list[int],
     looks: Mapping[str, Any],
-    watch: train.Watch | None = None,
+    watch: train.RobustValidation | None = None,
 ) -> tuple[models.ConvPReLU, train.Trajectory]:
     """A convolutional ReLU network after training by Adam, which radius 0 makes standard."""
     net = models.ConvPReLU(
@@ -107,7 +107,7 @@ def _trained(
     path = train.adversarial(
         net,
         learn,
-        inner=train.Inner(
+        inner=train.InnerAttack(
             "linf",
             params["radius"] if kind == "adversarial" else 0.0,
             params["inner_steps"],
@@ -118,7 +118,7 @@ def _trained(
         lr=params["lr"],
         batch=params["batch"],
         epochs=params["epochs"],
-        watch=watch or train.Watch(training=False),
+        watch=watch or train.RobustValidation(training=False),
         record=train.Record(at=at, watch=dict(looks)),
         generator=generator,
     )
@@ -142,7 +142,7 @@ def _learned(
         KEPT[name]: (lambda net, part=part: measure.accuracy(net, part))
         for name, part in read.items()
     }
-    watch = train.Watch(
+    watch = train.RobustValidation(
         params["watched_points"], params["watched_steps"], params["radius"], test, training=False
     )
     nets: Nets = {}

@@ -164,12 +164,14 @@ def _error(
     train.adversarial(
         net,
         learn,
-        inner=train.Inner(_norm(params), radius, steps=params["inner_steps"] if radius else 1),
+        inner=train.InnerAttack(
+            _norm(params), radius, steps=params["inner_steps"] if radius else 1
+        ),
         loss="logistic",
         method="adam",
         lr=params["lr"],
         epochs=params["steps"],
-        watch=train.Watch(points=1, steps=1),
+        watch=train.RobustValidation(points=1, steps=1),
         generator=generator,
     )
     if radius == 0.0:

@@ -36,7 +36,7 @@ def strongest(
         ball = attack.Ball("l2", found.radius.clamp(max=_FAR))
         shares = [first + step * i for i in range(1, _SHARES + 1)]
         ways = chain(rays, attack.center_directions(mixture, group, dtype=data.x.dtype))
-        tried = attack.along(net, data.x, data.y, ways, ball, fractions=shares, name="rays")
+        tried = attack.ray_attack(net, data.x, data.y, ways, ball, fractions=shares, name="rays")
         found = attack.worst([found, tried])
     return found
 

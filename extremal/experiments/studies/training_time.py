@@ -36,12 +36,14 @@ def training_time(params: Mapping[str, Any], generator: torch.Generator) -> Outc
     train.adversarial(
         net,
         learn,
-        inner=train.Inner("linf", radius if attacked else 0.0, steps, start="random", box=test.box),
+        inner=train.InnerAttack(
+            "linf", radius if attacked else 0.0, steps, start="random", box=test.box
+        ),
         method="adam",
         lr=params["lr"],
         batch=params["batch"],
         epochs=params["epochs"],
-        watch=train.Watch(training=False),
+        watch=train.RobustValidation(training=False),
         generator=generator,
     )
     seconds = time.process_time() - begun

@@ -20,7 +20,7 @@ from extremal.data import Dataset
 from extremal.measure.classifier_distance.distance_search import best_scale, search
 from extremal.measure.classifier_distance.distance_upper_bound import upper
 from extremal.measure.classifier_distance.network_difference import as_sum, onto
-from extremal.models import PReLUNet, double
+from extremal.models import PReLUNet, float64_copy
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ def algorithm_1(
     c = sum_i f(x_i) F(x_i) / sum_i f(x_i)^2 on `fit_points` uniform points or on `inputs` (n, dim),
     and x ← x + 0.01 g / ||g||, projected to the sphere, with g the gradient of |c f - F|^2.
     """
-    f, other = double(net), double(reference)
+    f, other = float64_copy(net), float64_copy(reference)
     assert isinstance(f, PReLUNet)
     assert isinstance(other, PReLUNet)
     fitted = _sphere(fit_points, net.dim, generator) if inputs is None else inputs

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from extremal.measure.classifier_distance.network_difference import (
-    Gap,
-    Pair,
-    Sum,
+    NetworkPair,
+    NeuronSum,
+    SignedDifference,
     as_sum,
     gather,
     in_span,
@@ -32,7 +32,9 @@ _FEW = 24  # ascents that go on after the first look
 _CYCLES = 3  # of coordinate descent in a step, which is taken only where it is good
 
 
-def ascend(gap: Gap, start: Tensor, steps: int, *, ball: bool, still: float = 1e-6) -> Tensor:
+def ascend(
+    gap: SignedDifference, start: Tensor, steps: int, *, ball: bool, still: float = 1e-6
+) -> Tensor:
     """Points (n', r) that ascents from `start` (n, r) reach; the lowest are given up on the way.
 
     A step goes to x + t (slope - sum_i l_i ridge_i) and back to the sphere or ball, where l in
@@ -133,7 +135,7 @@ class Found:
 
 def search(
     nets: tuple[PReLUNet, PReLUNet],
-    sums: tuple[Sum, Sum],
+    sums: tuple[NeuronSum, NeuronSum],
     starts: int,
     steps: int,
     generator: torch.Generator,
@@ -147,18 +149,18 @@ def search(
     pair = in_span(*few)
     x = torch.randn(starts, pair.f.directions.shape[1], generator=generator, dtype=torch.float64)
     first = torch.cat([onto(x, ball=False), pair.f.heaviest(30), pair.other.heaviest(30)])
-    found = _told(pair, exchange(pair, first, steps, fixed), steps)
+    found = _told(pair, alternate(pair, first, steps, fixed), steps)
     if left_out[0] * found.scale + left_out[1] <= _SMALL * found.size:
         return found
     some = torch.randn(4, nets[0].dim, generator=generator, dtype=torch.float64)
-    pair = Pair(*sums, None, ball=False)
+    pair = NetworkPair(*sums, None, ball=False)
     first = torch.cat([found.seen, onto(some, ball=False)])
-    return _told(pair, exchange(pair, first, steps, fixed, found.scale), steps)
+    return _told(pair, alternate(pair, first, steps, fixed, found.scale), steps)
 
 
 def _fewer(
-    nets: tuple[PReLUNet, PReLUNet], sums: tuple[Sum, Sum]
-) -> tuple[tuple[Sum, Sum], tuple[float, float]]:
+    nets: tuple[PReLUNet, PReLUNet], sums: tuple[NeuronSum, NeuronSum]
+) -> tuple[tuple[NeuronSum, NeuronSum], tuple[float, float]]:
     """Both with few neurons, and a bound on what that leaves out of each."""
     if max(len(part.weights) for part in sums) <= _LARGE:
         return sums, (0.0, 0.0)
@@ -173,8 +175,8 @@ def _fewer(
     return (parts[0], parts[1]), (left_out[0], left_out[1])
 
 
-def exchange(
-    pair: Pair, first: Tensor, steps: int, fixed: float | None, guess: float | None = None
+def alternate(
+    pair: NetworkPair, first: Tensor, steps: int, fixed: float | None, guess: float | None = None
 ) -> Found:
     """Ascents for the scale, and the best scale for the points found, until they agree.
 
@@ -202,7 +204,7 @@ def exchange(
     return Found(seen, scale, size, False)
 
 
-def _told(pair: Pair, found: Found, steps: int) -> Found:
+def _told(pair: NetworkPair, found: Found, steps: int) -> Found:
     """The points of the largest and least gap at scales near the one found, as unit vectors.
 
     They alone prove nearly as much about the distance as all points. The very top of each sign

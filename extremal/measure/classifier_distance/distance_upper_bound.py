@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from extremal.measure.classifier_distance.distance_search import shortest
-from extremal.measure.classifier_distance.network_difference import Gathered, Sum, gather
+from extremal.measure.classifier_distance.network_difference import Gathered, NeuronSum, gather
 
 _CELLS = 8192
 
 
-def highest(a: Tensor, b: Tensor, angle: Tensor, p: float) -> Tensor:
+def largest_on_circle(a: Tensor, b: Tensor, angle: Tensor, p: float) -> Tensor:
     """An upper bound, (n,), on max over t of a cos_+(t)^p - b cos_+(t - angle)^p; a, b > 0.
 
     Exact for p = 1: the maximum lies where the second neuron is silent, at height a sin(angle) (a,
@@ -90,7 +90,7 @@ class _Parts:
         return float(shares.sum()) ** (1.0 - q / 2.0) * top ** (q / 2.0)
 
 
-def upper(f: Sum, other: Sum) -> float:
+def upper(f: NeuronSum, other: NeuronSum) -> float:
     """The bound on |f - F| for both as sums of one power; nan where the powers differ."""
     if f.p != other.p:
         return float("nan")
@@ -101,13 +101,13 @@ def upper(f: Sum, other: Sum) -> float:
     return found * (1.0 + _ROUNDING)
 
 
-def _gathered(members: Sum, heads: Sum) -> float:
+def _gathered(members: NeuronSum, heads: NeuronSum) -> float:
     """A bound on |members - heads|."""
     found = gather(members, heads)
     return max(_one_sided(found, heads, sign) for sign in (1.0, -1.0))
 
 
-def _one_sided(found: Gathered, heads: Sum, sign: float) -> float:
+def _one_sided(found: Gathered, heads: NeuronSum, sign: float) -> float:
     """A bound on sign (members - heads) from above."""
     q = min(heads.p, 2.0)
     met = found.groups.weights != 0
@@ -125,7 +125,7 @@ def _one_sided(found: Gathered, heads: Sum, sign: float) -> float:
     return min(main) + (_lines(found.off, heights).bound(q) if rest > 1e-3 * min(main) else rest)
 
 
-def _by_patterns(members: Sum, heads: Sum, sign: float) -> float:
+def _by_patterns(members: NeuronSum, heads: NeuronSum, sign: float) -> float:
     """sup of sign (members - heads) over the unit ball for p = 1, inf where it has many neurons.
 
     With positive parts a_j u_j and negative ones b_k m_k it is the maximum over s in {0, 1}^n of
@@ -143,7 +143,7 @@ def _by_patterns(members: Sum, heads: Sum, sign: float) -> float:
     return float(torch.linalg.vector_norm(ends, dim=1).max())
 
 
-def _pairs(groups: Sum, heads: Sum, met: Tensor, sign: float) -> _Parts:
+def _pairs(groups: NeuronSum, heads: NeuronSum, met: Tensor, sign: float) -> _Parts:
     """Each group's neuron against the one it is near to, on the plane of both."""
     u, mu = groups.directions[met], heads.directions[met]
     a, b = groups.weights[met].abs(), heads.weights[met].abs()
@@ -152,7 +152,7 @@ def _pairs(groups: Sum, heads: Sum, met: Tensor, sign: float) -> _Parts:
     sine = torch.linalg.vector_norm(across, dim=1, keepdim=True)
     angle = torch.atan2(sine, along).squeeze(1)
     ours = sign * heads.weights[met] > 0
-    heights = highest(torch.where(ours, a, b), torch.where(ours, b, a), angle, heads.p)
+    heights = largest_on_circle(torch.where(ours, a, b), torch.where(ours, b, a), angle, heads.p)
     vectors = torch.cat([mu, across / torch.where(sine > 0, sine, 1.0)])
     return _Parts(heights, vectors, torch.arange(len(heights)).repeat(2))
 

@@ -27,20 +27,22 @@ class Gathered:
     p = 1, 1 for p <= 2, and p (p - 1) / 2 above: Taylor, with a Hölder-continuous slope below 2.
     """
 
-    groups: Sum  # one for each head, of weight zero where none is near; unit directions
-    far: Sum
+    groups: NeuronSum  # one for each head, of weight zero where none is near; unit directions
+    far: NeuronSum
     off: Tensor  # (m, dim), u_j - v
     heights: Tensor  # (m,), with the sign of the neuron
 
     @property
-    def neurons(self) -> Sum:
+    def neurons(self) -> NeuronSum:
         """The gathered network without its remainders."""
         some = self.groups.weights != 0
         directions = torch.cat([self.groups.directions[some], self.far.directions])
-        return Sum(directions, torch.cat([self.groups.weights[some], self.far.weights]), self.far.p)
+        return NeuronSum(
+            directions, torch.cat([self.groups.weights[some], self.far.weights]), self.far.p
+        )
 
 
-def gather(members: Sum, heads: Sum) -> Gathered:
+def gather(members: NeuronSum, heads: NeuronSum) -> Gathered:
     """The neurons of `members`, each joined to the nearest of `heads` of its sign."""
     u, a, p = members.directions, members.weights, members.p
     same = a.sign()[:, None] == heads.weights.sign()
@@ -56,8 +58,8 @@ def gather(members: Sum, heads: Sum) -> Gathered:
     weights = heads.weights.sign() * total * length**p
     q, factor = min(p, 2.0), 0.5 if p == 1.0 else max(1.0, p * (p - 1.0) / 2.0)
     return Gathered(
-        groups=Sum(mean / length[:, None], weights, p),
-        far=Sum(u[~near], a[~near], p),
+        groups=NeuronSum(mean / length[:, None], weights, p),
+        far=NeuronSum(u[~near], a[~near], p),
         off=off,
         heights=factor * a[near] * torch.linalg.vector_norm(off, dim=1) ** q,
     )
@@ -68,7 +70,7 @@ _HEAVY = 0.003  # from this share of all weights on
 
 
 @dataclass(frozen=True, eq=False)
-class Sum:
+class NeuronSum:
     """sum_j weights_j relu(<x, directions_j>)^p in chosen coordinates."""
 
     directions: Tensor  # (m, r)
@@ -87,17 +89,17 @@ class Sum:
         """The directions of the neurons that contribute most."""
         return self.directions[self.weights.abs().topk(min(count, len(self.weights))).indices]
 
-    def scaled(self, factor: float) -> Sum:
-        return Sum(self.directions, factor * self.weights, self.p)
+    def scaled(self, factor: float) -> NeuronSum:
+        return NeuronSum(self.directions, factor * self.weights, self.p)
 
-    def lasting(self, share: float) -> Sum:
+    def lasting(self, share: float) -> NeuronSum:
         """All but the lightest neurons, whose weights sum to at most that share of all."""
         order = self.weights.abs().argsort()
         mass = self.weights.abs()[order].cumsum(0)
         dropped = mass <= share * mass[-1]
         dropped[-1] = False  # a sum has at least one neuron
         kept = order[~dropped].sort().values
-        return Sum(self.directions[kept], self.weights[kept], self.p)
+        return NeuronSum(self.directions[kept], self.weights[kept], self.p)
 
     @property
     def mass(self) -> float:
@@ -105,14 +107,14 @@ class Sum:
 
 
 @dataclass(frozen=True, eq=False)
-class Gap:
+class SignedDifference:
     """s (c f - F) for a sign s: smooth or nearly smooth sums, less a few ridges.
 
     `ridges` (k, r) are neurons of power 1 and negative weight, as vectors: x ↦ -relu(<x, ridge>).
     Maxima lie on their kinks, where a gradient says nothing about the other side.
     """
 
-    sums: tuple[Sum, ...]
+    sums: tuple[NeuronSum, ...]
     ridges: Tensor
 
     def value_and_slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -127,7 +129,7 @@ class Gap:
 
 
 @dataclass(frozen=True, eq=False)
-class Pair:
+class NetworkPair:
     """Two networks in the coordinates of their neurons' span, or of the whole space.
 
     `basis` is (r, dim), or None for the whole space. Where both powers are equal, c f - F is
@@ -135,23 +137,23 @@ class Pair:
     is what the sphere of a larger space is seen from it.
     """
 
-    f: Sum
-    other: Sum
+    f: NeuronSum
+    other: NeuronSum
     basis: Tensor | None
     ball: bool
 
-    def gap(self, scale: float, sign: float) -> Gap:
+    def gap(self, scale: float, sign: float) -> SignedDifference:
         """sign (scale f - F), with its heaviest ridges apart."""
         parts = [self.f.scaled(sign * scale), self.other.scaled(-sign)]
         if self.f.p == self.other.p:
             directions = torch.cat([part.directions for part in parts])
-            parts = [Sum(directions, torch.cat([part.weights for part in parts]), self.f.p)]
+            parts = [NeuronSum(directions, torch.cat([part.weights for part in parts]), self.f.p)]
         ridges = self.f.directions[:0]
         if parts[0].p == 1.0:
             parts[0], ridges = _without_ridges(parts[0])
         elif parts[-1].p == 1.0:
             parts[-1], ridges = _without_ridges(parts[-1])
-        return Gap(tuple(parts), ridges)
+        return SignedDifference(tuple(parts), ridges)
 
     def values(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """f and F at the points x (n, r)."""
@@ -171,18 +173,18 @@ class Pair:
         return inside + missing * off / off.norm()
 
 
-def as_sum(net: PReLUNet) -> Sum:
+def as_sum(net: PReLUNet) -> NeuronSum:
     """A network's neurons as unit directions and weights, in float64."""
     found = polar(net)
-    return Sum(found.directions, found.contributions[0], net.p)
+    return NeuronSum(found.directions, found.contributions[0], net.p)
 
 
-def in_span(f: Sum, other: Sum) -> Pair:
+def in_span(f: NeuronSum, other: NeuronSum) -> NetworkPair:
     """Both sums in the coordinates of their neurons' span."""
     basis = _basis(torch.cat([f.directions, other.directions]))
     ball = f.p != other.p and basis.shape[0] < basis.shape[1]
-    first, second = (Sum(g.directions @ basis.T, g.weights, g.p) for g in (f, other))
-    return Pair(first, second, basis, ball)
+    first, second = (NeuronSum(g.directions @ basis.T, g.weights, g.p) for g in (f, other))
+    return NetworkPair(first, second, basis, ball)
 
 
 def onto(x: Tensor, *, ball: bool) -> Tensor:
@@ -191,7 +193,7 @@ def onto(x: Tensor, *, ball: bool) -> Tensor:
     return x / (length.clamp(min=1.0) if ball else torch.where(length > 0, length, 1.0))
 
 
-def _without_ridges(part: Sum) -> tuple[Sum, Tensor]:
+def _without_ridges(part: NeuronSum) -> tuple[NeuronSum, Tensor]:
     """The sum without its heaviest negative neurons, and those as vectors."""
     negative = torch.relu(-part.weights)
     found = negative.topk(min(_RIDGES, len(negative)))
@@ -199,7 +201,7 @@ def _without_ridges(part: Sum) -> tuple[Sum, Tensor]:
     weights = part.weights.clone()
     weights[chosen] = 0.0
     ridges = negative[chosen, None] * part.directions[chosen]
-    return Sum(part.directions, weights, part.p), ridges
+    return NeuronSum(part.directions, weights, part.p), ridges
 
 
 def _basis(rows: Tensor) -> Tensor:

@@ -28,7 +28,9 @@ class Arrivals:
     settled: Tensor
 
 
-def follow(field: Field, u: Tensor, sign: Tensor, tolerance: float, steps: int) -> Arrivals:
+def flow_to_rest(
+    field: AlignmentField, u: Tensor, sign: Tensor, tolerance: float, steps: int
+) -> Arrivals:
     """Integrate u' = s P_u G(u)/|G(u)| from each row of u (h, d), with its own step sizes.
 
     Dividing by |G| only changes the clock, so orbits and basins are those of the flow, and tiny
@@ -74,7 +76,7 @@ def follow(field: Field, u: Tensor, sign: Tensor, tolerance: float, steps: int) 
 _Velocity = tuple[Tensor, Tensor, Tensor]
 
 
-def _velocity(field: Field, u: Tensor, sign: Tensor) -> _Velocity:
+def _velocity(field: AlignmentField, u: Tensor, sign: Tensor) -> _Velocity:
     """s P G/|G|, the largest product with a sample, and the sign of s g (times a positive)."""
     t = u @ field.x.T
     top = t.amax(1)
@@ -90,7 +92,7 @@ def _velocity(field: Field, u: Tensor, sign: Tensor) -> _Velocity:
 
 
 def _attempt(
-    field: Field, u: Tensor, sign: Tensor, first: Tensor, step: Tensor
+    field: AlignmentField, u: Tensor, sign: Tensor, first: Tensor, step: Tensor
 ) -> tuple[Tensor, _Velocity, Tensor]:
     second = _velocity(field, unit(u + 0.5 * step * first), sign)[0]
     third = _velocity(field, unit(u + 0.75 * step * second), sign)[0]
@@ -102,7 +104,7 @@ def _attempt(
 
 
 @dataclass(frozen=True, eq=False)
-class Field:
+class AlignmentField:
     """g(u) = sum_i q_i relu(<x_i, u>)^p on points x (n, d) with weights q (n,), and its gradient.
 
     For p < 2 the slope p t^(p-1) is not Lipschitz at the kink t = 0 (a jump for p = 1), and
@@ -124,7 +126,7 @@ class Field:
         """The root mean square of the points' norms."""
         return float(self.x.double().square().sum(1).mean().sqrt())
 
-    def narrowed(self, width: float) -> Field:
+    def narrowed(self, width: float) -> AlignmentField:
         """The same field with another width of the kinks."""
         return replace(self, width=width)
 

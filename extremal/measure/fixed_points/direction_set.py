@@ -14,8 +14,8 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.measure.fixed_points.alignment_field import Field, unit
-from extremal.measure.fixed_points.fixed_point_search import Found, search
+from extremal.measure.fixed_points.alignment_field import AlignmentField, unit
+from extremal.measure.fixed_points.fixed_point_search import FixedPoints, search
 from extremal.models import Explicit, PReLUNet
 from extremal.models.activations import relu_power
 
@@ -250,12 +250,12 @@ def extremal_directions(
         thin = torch.arange(len(data))
         if subset is not None and len(data) > subset:
             thin = torch.randperm(len(data), generator=generator)[:subset]
-        field = Field(data.x, _PUSH[loss] * data.y.double() / len(data), p, _width(data))
+        field = AlignmentField(data.x, _PUSH[loss] * data.y.double() / len(data), p, _width(data))
         found = search(field, first, thin, flat)
     return _result(found, p, flat, data)
 
 
-def _result(found: Found, p: float, flat: float, data: Dataset) -> ExtremalDirections:
+def _result(found: FixedPoints, p: float, flat: float, data: Dataset) -> ExtremalDirections:
     """Rows sorted by sign and basin, and what became of each start."""
     hits = [int((found.fate == j).sum()) for j in range(len(found.points))]
     signs = [int(point.sign) for point in found.points]

@@ -10,14 +10,19 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.measure.fixed_points.alignment_field import Field, follow
-from extremal.measure.fixed_points.newton_on_sphere import TOUCH, polish, residual, snap
+from extremal.measure.fixed_points.alignment_field import AlignmentField, flow_to_rest
+from extremal.measure.fixed_points.newton_on_sphere import (
+    TOUCH,
+    exact_rest_on_kinks,
+    polish,
+    residual,
+)
 
 _DENSE = 400  # up to this dimension Hessians are formed, above it block Krylov spaces are
 _BLOCK, _DEPTH = 8, 7
 
 
-def spectrum(field: Field, u: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
+def spectrum(field: AlignmentField, u: Tensor, sign: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues of the Hessian of s g on the sphere at u (d,), falling, and the first's vector.
 
     On the tangent space at a fixed point u it is P (s H) P - p s g P, H = p(p-1) sum_i q_i
@@ -63,7 +68,7 @@ _TRIALS, _STEPS = 3, 1000
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class FixedPoint:
     """A fixed point u (d,) of neurons of one sign.
 
     `eigenvalues` fall; there are as many as are known, at most dim - 1. `way` (d,) is the vector of
@@ -90,7 +95,9 @@ class Point:
         return int((self.eigenvalues.abs() <= flat * self.p * abs(self.growth)).sum())
 
 
-def examine(field: Field, u: Tensor, sign: Tensor, dim: int, tolerance: float) -> Point:
+def examine(
+    field: AlignmentField, u: Tensor, sign: Tensor, dim: int, tolerance: float
+) -> FixedPoint:
     """The fixed point near u (d,), and its eigenvalues in all `dim` coordinates of the data.
 
     d may be smaller than dim: coordinates outside of the span add eigenvalues -p s g. For p = 1
@@ -104,12 +111,12 @@ def examine(field: Field, u: Tensor, sign: Tensor, dim: int, tolerance: float) -
         if point.residual <= _EXACT and float(torch.linalg.vector_norm(point.u - u)) <= _AWAY:
             break
         field = field.narrowed(0.1 * field.width)
-        u = follow(field, u[None], sign.reshape(1), 0.3 * tolerance, _STEPS).u[0]
+        u = flow_to_rest(field, u[None], sign.reshape(1), 0.3 * tolerance, _STEPS).u[0]
         point = _examine(field, u, sign, dim)
     return point
 
 
-def _examine(field: Field, u: Tensor, sign: Tensor, dim: int) -> Point:
+def _examine(field: AlignmentField, u: Tensor, sign: Tensor, dim: int) -> FixedPoint:
     """The same, with own samples that are not active at u left out for as long as they stay so.
 
     For p < 2 a neuron may come to rest at <x_i, u> = 0 of own samples (s q_i > 0) from the side
@@ -130,7 +137,7 @@ def _examine(field: Field, u: Tensor, sign: Tensor, dim: int) -> Point:
     return replace(point, eigenvalues=values, touching=len(touched))
 
 
-def _exact(field: Field, u: Tensor, sign: Tensor, dim: int) -> Point:
+def _exact(field: AlignmentField, u: Tensor, sign: Tensor, dim: int) -> FixedPoint:
     field, u = polish(field, u, sign)
     left, kinks, way = residual(field, u, sign), 0, torch.zeros_like(u)
     if field.p > 1.0:
@@ -138,8 +145,8 @@ def _exact(field: Field, u: Tensor, sign: Tensor, dim: int) -> Point:
         values, way = spectrum(field, u, sign)
         outside = torch.full((dim - len(u),), -field.p * growth, dtype=u.dtype)
         values = torch.cat([values, outside]).sort(descending=True).values
-        return Point(u, sign, growth, values, way, kinks, 0, left, field.p)
-    rest = snap(field, u, sign)
+        return FixedPoint(u, sign, growth, values, way, kinks, 0, left, field.p)
+    rest = exact_rest_on_kinks(field, u, sign)
     if rest is not None:
         u, kinks, left = rest.u, rest.kinks, rest.residual
     growth = float(sign * (torch.relu(field.x @ u) @ field.q))
@@ -148,4 +155,4 @@ def _exact(field: Field, u: Tensor, sign: Tensor, dim: int) -> Point:
     if growth < 0:  # every way off that keeps the samples on their kinks is as good
         held = field.x[((field.x @ u).abs() <= TOUCH * field.scale) & (sign * field.q < 0)]
         way = torch.linalg.svd(torch.cat([u[None], held])).Vh[-1]
-    return Point(u, sign, growth, values, way, kinks, 0, left, field.p)
+    return FixedPoint(u, sign, growth, values, way, kinks, 0, left, field.p)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.measure.fixed_points.alignment_field import Field, follow, unit
-from extremal.measure.fixed_points.fixed_point import Point, examine
+from extremal.measure.fixed_points.alignment_field import AlignmentField, flow_to_rest, unit
+from extremal.measure.fixed_points.fixed_point import FixedPoint, examine
 
 _NEAR, _NEAR_ON_KINKS = 1e-3, 3e-3  # the angle within which ends of the flow are one, p < 2
 _SAME = 1e-5  # the same for fixed points in float64
@@ -18,10 +18,10 @@ _PUSH = 0.03
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
+class FixedPoints:
     """Fixed points in the coordinates of `basis`, and the row of each start, (2, starts)."""
 
-    points: list[Point]
+    points: list[FixedPoint]
     basis: Tensor | None
     fate: Tensor
     cut: Tensor
@@ -32,7 +32,7 @@ class Found:
         return u if self.basis is None else unit(u[:, :-1] @ self.basis)
 
 
-def search(field: Field, starts: Tensor, thin: Tensor, flat: float) -> Found:
+def search(field: AlignmentField, starts: Tensor, thin: Tensor, flat: float) -> FixedPoints:
     """Follow both signs from the starts (h, dim), on the samples `thin` and then on all."""
     count, dim = starts.shape
     kind = torch.float64 if field.x.dtype == torch.float64 else torch.float32
@@ -42,15 +42,17 @@ def search(field: Field, starts: Tensor, thin: Tensor, flat: float) -> Found:
     few = replace(rough, x=rough.x[thin], q=rough.q[thin] * (len(field.x) / len(thin)))
     sign = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(count)
     tolerance = min(1e-3, 0.01 / dim**0.5)
-    at = follow(few, _inside(starts, basis).repeat(2, 1).to(kind), sign.to(kind), tolerance, _STEPS)
+    at = flow_to_rest(
+        few, _inside(starts, basis).repeat(2, 1).to(kind), sign.to(kind), tolerance, _STEPS
+    )
     ends, cut, fate = at.u.double(), ~at.settled, torch.full((2 * count,), -1)
-    rows, points = torch.nonzero(~at.dead)[:, 0], list[Point]()
+    rows, points = torch.nonzero(~at.dead)[:, 0], list[FixedPoint]()
     for turn in range(_TURNS):
         if not len(rows):
             break
         owner, heads = _gather(ends[rows], sign[rows], _NEAR if field.p >= 2.0 else _NEAR_ON_KINKS)
         near, s = ends[rows[heads]], sign[rows[heads]]
-        late = follow(rough, near.to(kind), s.to(kind), tolerance, _LATE)
+        late = flow_to_rest(rough, near.to(kind), s.to(kind), tolerance, _LATE)
         cut[rows] |= ~late.settled[owner]
         again = []
         for k in torch.nonzero(~late.dead)[:, 0].tolist():
@@ -66,10 +68,10 @@ def search(field: Field, starts: Tensor, thin: Tensor, flat: float) -> Found:
                 points.append(point)
         rows = torch.cat(again) if again else rows[:0]
     points, fate = _merged(exact, points, fate, dim, flat)
-    return Found(points, basis, fate.reshape(2, count), cut.reshape(2, count))
+    return FixedPoints(points, basis, fate.reshape(2, count), cut.reshape(2, count))
 
 
-def _pushed(point: Point, ends: Tensor) -> Tensor:
+def _pushed(point: FixedPoint, ends: Tensor) -> Tensor:
     """Members of an unstable point, moved off it along its fastest way to the side they are on."""
     side = torch.sign((ends - point.u) @ point.way)
     side = torch.where(side == 0, 1.0, side)
@@ -117,10 +119,10 @@ def _gather(u: Tensor, sign: Tensor, angle: float) -> tuple[Tensor, Tensor]:
 
 
 def _merged(
-    field: Field, points: list[Point], fate: Tensor, dim: int, flat: float
-) -> tuple[list[Point], Tensor]:
+    field: AlignmentField, points: list[FixedPoint], fate: Tensor, dim: int, flat: float
+) -> tuple[list[FixedPoint], Tensor]:
     """Points that are one, or lie on one continuum, as one; `fate` follows."""
-    kept, groups = list[Point](), list[list[Point]]()
+    kept, groups = list[FixedPoint](), list[list[FixedPoint]]()
     fate = fate.clone()
     for j, point in enumerate(points):
         row = next((k for k, other in enumerate(kept) if _one(field, point, other, flat)), None)
@@ -134,7 +136,7 @@ def _merged(
     return [_middle(field, group, dim, flat) for group in groups], fate
 
 
-def _one(field: Field, point: Point, other: Point, flat: float) -> bool:
+def _one(field: AlignmentField, point: FixedPoint, other: FixedPoint, flat: float) -> bool:
     """Whether two points are the same, or s g is the same half-way on a continuum."""
     if float(point.sign) != float(other.sign):
         return False
@@ -147,7 +149,7 @@ def _one(field: Field, point: Point, other: Point, flat: float) -> bool:
     return all(abs(between - end.growth) <= flat * abs(end.growth) for end in (point, other))
 
 
-def _middle(field: Field, group: list[Point], dim: int, flat: float) -> Point:
+def _middle(field: AlignmentField, group: list[FixedPoint], dim: int, flat: float) -> FixedPoint:
     """The first of equal points; of a continuum the mean, where that belongs to it."""
     first = group[0]
     if len(group) == 1 or not first.flats(flat):

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.measure.fixed_points.alignment_field import Field, across, unit
+from extremal.measure.fixed_points.alignment_field import AlignmentField, across, unit
 
 TOUCH = 1e-9  # products this small, relative to the points' norms, are zero
 
 
-def narrow(field: Field, u: Tensor, sign: Tensor, factor: float) -> tuple[Field, Tensor]:
+def sharpen_kinks(
+    field: AlignmentField, u: Tensor, sign: Tensor, factor: float
+) -> tuple[AlignmentField, Tensor]:
     """The field with narrower kinks, and u (d,) moved to where the samples push as before.
 
     An opposing sample (s q_i < 0) within a kink pushes by q_i m_i, m_i its slope; in the narrower
@@ -47,7 +49,7 @@ class Rest:
     residual: float
 
 
-def snap(field: Field, u: Tensor, sign: Tensor) -> Rest | None:
+def exact_rest_on_kinks(field: AlignmentField, u: Tensor, sign: Tensor) -> Rest | None:
     """The exact fixed point for p = 1 with the pattern of active samples near u (d,).
 
     Opposing samples may hold a neuron at <x_i, u> = 0, active to a share gamma_i in [0, 1]
@@ -84,7 +86,7 @@ _LONGEST = 0.1  # a step must not leave the neighbourhood that the flow has reac
 _LEVELS = 7  # of narrower and narrower kinks, by factors of 10
 
 
-def polish(field: Field, u: Tensor, sign: Tensor) -> tuple[Field, Tensor]:
+def polish(field: AlignmentField, u: Tensor, sign: Tensor) -> tuple[AlignmentField, Tensor]:
     """Newton's method for s P G(u) = 0 from u (d,) near a fixed point.
 
     A step d solves (<s G, u> - s P H P) d = s P G and is halved until s g grows or the residual
@@ -93,27 +95,27 @@ def polish(field: Field, u: Tensor, sign: Tensor) -> tuple[Field, Tensor]:
     """
     u = _newton(field, u, sign)
     for _ in range(_LEVELS if field.p < 2.0 else 0):
-        if field.p == 1.0 and snap(field, u, sign) is not None:
+        if field.p == 1.0 and exact_rest_on_kinks(field, u, sign) is not None:
             break  # the pattern is found, which is all that p = 1 needs
-        field, u = narrow(field, u, sign, 0.1)
+        field, u = sharpen_kinks(field, u, sign, 0.1)
         u = _newton(field, u, sign)
     return field, u
 
 
-def residual(field: Field, u: Tensor, sign: Tensor) -> float:
+def residual(field: AlignmentField, u: Tensor, sign: Tensor) -> float:
     """|P G(u)|/|G(u)|."""
     return float(torch.linalg.vector_norm(across(unit(_pull(field, u, sign)), u)))
 
 
-def _pull(field: Field, u: Tensor, sign: Tensor) -> Tensor:
+def _pull(field: AlignmentField, u: Tensor, sign: Tensor) -> Tensor:
     return field.pull((field.x @ u)[None], sign.reshape(1))[0]
 
 
-def _growth(field: Field, u: Tensor, sign: Tensor) -> float:
+def _growth(field: AlignmentField, u: Tensor, sign: Tensor) -> float:
     return float(field.growth(u[None], sign.reshape(1)))
 
 
-def _newton(field: Field, u: Tensor, sign: Tensor, rounds: int = 60) -> Tensor:
+def _newton(field: AlignmentField, u: Tensor, sign: Tensor, rounds: int = 60) -> Tensor:
     goal = 1e-13
     if field.p < 2.0:  # products are only known to rounding, which narrow kinks blow up
         goal += 1e-15 * field.scale / field.width
@@ -135,7 +137,7 @@ def _newton(field: Field, u: Tensor, sign: Tensor, rounds: int = 60) -> Tensor:
     return u
 
 
-def _step(field: Field, u: Tensor, sign: Tensor) -> Tensor:
+def _step(field: AlignmentField, u: Tensor, sign: Tensor) -> Tensor:
     pull = _pull(field, u, sign)
     radial, right = pull @ u, across(pull, u)
     if field.p == 1.0:
@@ -143,7 +145,9 @@ def _step(field: Field, u: Tensor, sign: Tensor) -> Tensor:
     return _conjugate(field, u, sign, radial, right)
 
 
-def _by_samples(field: Field, u: Tensor, sign: Tensor, radial: Tensor, right: Tensor) -> Tensor:
+def _by_samples(
+    field: AlignmentField, u: Tensor, sign: Tensor, radial: Tensor, right: Tensor
+) -> Tensor:
     """The step for p = 1, where H = Y^T C Y has only the few samples Y within their kinks.
 
     d = (right + Y^T e)/radial with (radial C^-1 - Y Y^T) e = Y right, Y taken across u: as
@@ -158,7 +162,9 @@ def _by_samples(field: Field, u: Tensor, sign: Tensor, radial: Tensor, right: Te
     return (right + pushes @ rows) / radial
 
 
-def _conjugate(field: Field, u: Tensor, sign: Tensor, radial: Tensor, right: Tensor) -> Tensor:
+def _conjugate(
+    field: AlignmentField, u: Tensor, sign: Tensor, radial: Tensor, right: Tensor
+) -> Tensor:
     """The step by conjugate gradients, cut where s g curves upward."""
     t, s = (field.x @ u)[None], sign.reshape(1)
     total, rest, ahead = torch.zeros_like(right), right, right

@@ -14,10 +14,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from extremal.train.flow.cluster_field import Clusters, Constant
-from extremal.train.flow.neuron_dynamics import Angles, Together, across, turn, unit
-from extremal.train.flow.runge_kutta import SHAMPINE, Counts, State, moved
-from extremal.train.flow.sample_field import Samples
+from extremal.train.flow.cluster_field import ClusterField, Constant
+from extremal.train.flow.neuron_dynamics import NeuronAngles, NeuronSystem, tangential, turn, unit
+from extremal.train.flow.runge_kutta import BOGACKI_SHAMPINE_32, Counts, State, moved
+from extremal.train.flow.sample_field import SampleField
 
 _ROUNDS = 16  # between looks at which neurons rest
 
@@ -45,7 +45,7 @@ class Aligning:
     """Neurons under a constant push, each with steps of its own."""
 
     def __init__(
-        self, field: Pull, angles: Angles, first: float, tolerance: float, counts: Counts
+        self, field: Pull, angles: NeuronAngles, first: float, tolerance: float, counts: Counts
     ) -> None:
         self.field, self.angles = field, angles
         self.tolerance, self.counts = tolerance, counts
@@ -67,7 +67,7 @@ class Aligning:
             side = self._side(active, angles)
             pull, growth = self.field.pull(here[0], active)
             first = turn(pull, growth, here, angles)
-            still = self._settled(across(pull, here[0]), first, left[active])
+            still = self._settled(tangential(pull, here[0]), first, left[active])
             still |= self._rested(here[0], active)
             if rounds % _ROUNDS == 0:
                 still |= self._resting(first[1], here[0], left[active], before, active)
@@ -87,13 +87,13 @@ class Aligning:
             active = active[left[active] > 1e-12 * span]
         return place, theta
 
-    def _side(self, rows: Tensor, angles: Angles) -> Callable[[State], State]:
+    def _side(self, rows: Tensor, angles: NeuronAngles) -> Callable[[State], State]:
         return lambda state: turn(*self.field.pull(state[0], rows), state, angles)
 
     def _resize(
         self, active: Tensor, size: Tensor, error: Tensor, good: Tensor, still: Tensor
     ) -> None:
-        factor = (0.9 * (error + 1e-12) ** (-1.0 / SHAMPINE.order)).clamp(0.2, 5.0)
+        factor = (0.9 * (error + 1e-12) ** (-1.0 / BOGACKI_SHAMPINE_32.order)).clamp(0.2, 5.0)
         # A step cut short by the end says nothing against the longer one that was planned.
         planned = torch.where(good & (size < self.size[active]), self.size[active], 0.0)
         changed = torch.maximum(planned, size * factor)
@@ -139,14 +139,14 @@ def _attempt(
 ) -> tuple[State, Tensor]:
     """A step of Bogacki & Shampine with a size for each neuron, and each one's error, (h,)."""
     slopes = [first]
-    for weights in SHAMPINE.stages:
+    for weights in BOGACKI_SHAMPINE_32.stages:
         new = tuple(
             moved((part,), [(slope[i],) for slope in slopes], weights, h)[0]
             for i, (part, h) in enumerate(zip(state, (size[:, None], size), strict=True))
         )
         slopes.append(side(new))
     miss = [
-        h * sum(w * slope[i] for w, slope in zip(SHAMPINE.error, slopes, strict=True))
+        h * sum(w * slope[i] for w, slope in zip(BOGACKI_SHAMPINE_32.error, slopes, strict=True))
         for i, h in enumerate((size[:, None], size))
     ]
     return new, torch.maximum(miss[0].abs().amax(1), miss[1].abs())
@@ -156,7 +156,7 @@ _PART = 2000  # samples that stand for all of them between two looks at all
 _TURNED = 100.0  # tolerances: how far a neuron may turn between two such looks
 
 
-class Sketched:
+class SubsampledPull:
     """A constant push on neurons by a part of the samples, corrected by looks at all of them.
 
     The correction is what all samples pull more than the part does, where the neuron was when it
@@ -164,7 +164,7 @@ class Sketched:
     where a neuron rests.
     """
 
-    def __init__(self, samples: Samples, push: Tensor, tolerance: float) -> None:
+    def __init__(self, samples: SampleField, push: Tensor, tolerance: float) -> None:
         self.samples, self.push, self.turned = samples, push, _TURNED * tolerance
         self.p = samples.p
         small = len(samples) <= 2 * _PART
@@ -222,7 +222,9 @@ class Quiet:
     `first_loss` is the mean loss then, `fastest` a bound on how fast an angle grows.
     """
 
-    def __init__(self, neurons: Together, start: State, tolerance: float, counts: Counts) -> None:
+    def __init__(
+        self, neurons: NeuronSystem, start: State, tolerance: float, counts: Counts
+    ) -> None:
         self.neurons, self.tolerance = neurons, tolerance
         field, loss = neurons.field, neurons.loss
         rest = field.outputs(start[0], torch.zeros_like(start[1]))
@@ -230,8 +232,8 @@ class Quiet:
         self.first_loss = field.loss(loss, rest)
         pull: Pull = (
             Constant(field, push)
-            if isinstance(field, Clusters)
-            else Sketched(field, push, tolerance)
+            if isinstance(field, ClusterField)
+            else SubsampledPull(field, push, tolerance)
         )
         first = 0.1 / float(push.abs().sum())
         self.aligning = Aligning(pull, neurons.angles, first, tolerance, counts)
@@ -252,7 +254,7 @@ class Quiet:
         """Whether nothing moves any more, and nothing ever will."""
         place, theta = state
         pull, growth = self.aligning.field.pull(place, torch.arange(len(theta)))
-        return not bool(growth.any()) and not bool(across(pull, place).any())
+        return not bool(growth.any()) and not bool(tangential(pull, place).any())
 
     def _safe_time(self, state: State) -> float:
         """A time in which the output can't grow to the tolerance: sinh(2 theta) < exp(2 theta)."""

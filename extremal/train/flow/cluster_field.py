@@ -18,22 +18,22 @@ from torch import Tensor
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.train.flow.neuron_dynamics import Frame, unit
+from extremal.train.flow.neuron_dynamics import SubspaceFrame, unit
 from extremal.train.flow.neuron_groups import Groups
-from extremal.train.losses import Loss, pushes
+from extremal.train.losses import Loss, negative_slopes
 
 _NODES = 64  # of the quadrature where p is not whole
 _TAIL = 9.0  # standard deviations beyond which a Gaussian is nothing
 
 
 @dataclass(frozen=True, eq=False)
-class Clusters:
+class ClusterField:
     """Means in the coordinates of their own span, shares, labels and the noise of a coordinate.
 
     Neurons have places in a frame whose basis is that span; no pull is along their rest.
     """
 
-    frame: Frame
+    frame: SubspaceFrame
     means: Tensor  # (K, K): row k holds the coordinates of cluster k's mean
     share: Tensor  # (K,) n_k/n
     label: Tensor  # (K,) -1 / +1
@@ -42,7 +42,7 @@ class Clusters:
     group: Tensor  # (n,) the cluster of each sample
 
     @classmethod
-    def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[Clusters, Tensor]:
+    def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[ClusterField, Tensor]:
         """The clusters of a data set with known groups, and the place of neurons (h, dim) there."""
         _check.require(data.group is not None, "train.group", "be known for method='mixture'", None)
         assert data.group is not None
@@ -58,7 +58,7 @@ class Clusters:
         within = squares - float((count[:, None] * means**2).sum())
         noise = math.sqrt(max(within, 0.0) / max(1, (len(data) - len(used)) * data.dim))
         basis = torch.linalg.qr(means.T).Q.T.contiguous()
-        frame, place = Frame.of(directions, basis)
+        frame, place = SubspaceFrame.of(directions, basis)
         share = count / len(data)
         return cls(frame, means @ basis.T, share, label.sign(), noise, p, group), place
 
@@ -138,7 +138,7 @@ class Clusters:
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_k = -l'(y f) y n_k/n, times `rate`."""
-        return rate * self.share * pushes(loss, outputs, self.label)
+        return rate * self.share * negative_slopes(loss, outputs, self.label)
 
     def loss(self, loss: Loss, outputs: Tensor) -> float:
         """The mean loss, with f at each cluster's mean output."""
@@ -152,7 +152,7 @@ class Clusters:
 class Constant:
     """Clusters that pull with a constant push."""
 
-    clusters: Clusters
+    clusters: ClusterField
     push: Tensor
 
     @property

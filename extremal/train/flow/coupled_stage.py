@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.train.flow.cluster_field import Clusters
-from extremal.train.flow.neuron_dynamics import Together
-from extremal.train.flow.neuron_groups import Groups, gathered
+from extremal.train.flow.cluster_field import ClusterField
+from extremal.train.flow.neuron_dynamics import NeuronSystem
+from extremal.train.flow.neuron_groups import Groups, groups_within_tolerance
 from extremal.train.flow.runge_kutta import Counts, State, Stepper
-from extremal.train.flow.sample_field import Samples
+from extremal.train.flow.sample_field import SampleField
 
 _PART = 1000  # samples for running ahead
 _STEPS = 400  # that it takes at most
@@ -32,7 +32,7 @@ class Ahead:
     neuron rises any more.
     """
 
-    neurons: Together
+    neurons: NeuronSystem
     stepper: Stepper
     until: float
 
@@ -42,7 +42,7 @@ class Ahead:
         If samples outside the part are not fitted in the end, they join it, and it runs again.
         """
         field = self.neurons.field
-        if isinstance(field, Clusters):
+        if isinstance(field, ClusterField):
             return self._rises(field, share, 1.0)[0]
         index = field.some(_PART)
         count = len(field) / len(index) * field.share[index]
@@ -59,7 +59,9 @@ class Ahead:
             count = torch.cat([count, field.share[more]])
         return share
 
-    def _rises(self, field: Clusters | Samples, share: Tensor, size: float) -> tuple[Tensor, State]:
+    def _rises(
+        self, field: ClusterField | SampleField, share: Tensor, size: float
+    ) -> tuple[Tensor, State]:
         """The largest shares on the way to the end in that field, and the state there.
 
         `size` is that of the field as a share of the whole one, for the count of right-hand sides.
@@ -86,7 +88,7 @@ _LATE = 1e-3  # of the first loss
 _LEAVE = 0.1  # of the tolerance: the share of all contributions that no group need have
 
 
-class Waking:
+class CoupledStage:
     """All neurons from where `stepper` stands; `begun` is when their outputs began to count.
 
     With `known` clusters, whose pull costs little, neurons are left more time to gather.
@@ -94,7 +96,7 @@ class Waking:
 
     def __init__(
         self,
-        neurons: Together,
+        neurons: NeuronSystem,
         stepper: Stepper,
         until: float,
         first_loss: float,
@@ -147,7 +149,7 @@ class Waking:
     def _groups(self, whole: Tensor, contribution: Tensor, weight: Tensor) -> tuple[Groups, float]:
         """The groups of neurons that weigh `weight` (h,), and the change of the outputs `whole`."""
         (place, theta), field = self.state, self.neurons.field
-        return gathered(
+        return groups_within_tolerance(
             whole,
             lambda groups: field.merged(groups, place),
             place,

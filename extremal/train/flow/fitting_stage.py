@@ -12,10 +12,10 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models.activations import relu_power_with_slope
-from extremal.train.flow.neuron_dynamics import Angles, Together, unit
-from extremal.train.flow.neuron_groups import Groups, gathered
-from extremal.train.flow.runge_kutta import DORMAND, State, Stepper
-from extremal.train.losses import Loss, pushes
+from extremal.train.flow.neuron_dynamics import NeuronAngles, NeuronSystem, unit
+from extremal.train.flow.neuron_groups import Groups, groups_within_tolerance
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
+from extremal.train.losses import Loss, negative_slopes
 
 
 class Fitting:
@@ -35,7 +35,7 @@ class Fitting:
         span: Tensor,
         groups: Groups,
         directions: Tensor,
-        angles: Angles,
+        angles: NeuronAngles,
         stepper: Stepper,
         rate: float,
         tolerance: float,
@@ -65,7 +65,7 @@ class Fitting:
 
     def closer(self, tolerance: float) -> None:
         """Go on with smaller errors: those that are made while the loss is large are forgotten."""
-        self.stepper.tolerance, self.stepper.pair = tolerance, DORMAND
+        self.stepper.tolerance, self.stepper.pair = tolerance, DORMAND_PRINCE_54
 
     def advance(self, limit: float) -> None:
         """Take one step, keep the directions on the sphere, and look at the residual."""
@@ -115,7 +115,7 @@ class Fitting:
         s = x @ place.T.to(x.dtype)  # (n, k)
         power, slope = relu_power_with_slope(s, self.p)
         outputs = power @ self.angles.contribution(theta).to(x.dtype)
-        push = self.rate * pushes(self.loss, outputs, self.y)
+        push = self.rate * negative_slopes(self.loss, outputs, self.y)
         return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
 
 
@@ -136,7 +136,7 @@ class Late:
     def __init__(
         self,
         data: Dataset,
-        neurons: Together,
+        neurons: NeuronSystem,
         stepper: Stepper,
         groups: Groups,
         change: float,
@@ -252,7 +252,7 @@ class Late:
         place, theta = fitting.stepper.state
         place = torch.nn.functional.pad(place, (0, 1))
         contribution = fitting.angles.contribution(theta)
-        return gathered(
+        return groups_within_tolerance(
             fitting.outputs(self.time),
             lambda groups: fitting.values(unit(groups.mean(place)), groups.contributions()),
             place,

@@ -11,12 +11,12 @@ from torch import nn
 
 from extremal import _check
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.models import PReLUNet, double
+from extremal.models import PReLUNet, float64_copy
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.flow.driver import Flow, Progress, as_progress, follow
 from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.staged_flow import StagedFlow
-from extremal.train.flow.weight_flow import PlainFlow
+from extremal.train.flow.weight_flow import WeightFlow
 from extremal.train.gradient_descent import check_fit
 from extremal.train.losses import Function, Loss, LossName, as_loss
 from extremal.train.recording import Record, Recorder, Trajectory
@@ -87,7 +87,7 @@ def gradient_flow(
     _check.require(not zero, "net", rule, "zeros alone")
     del generator
     torch.set_flush_denormal(True)
-    plain = _is_plain(net) and used.function is None
+    plain = can_be_staged(net) and used.function is None
     known = used.function is None or method != "mixture"
     _check.require(known, "loss", _OWN, used.name)
     name = _chosen(method, net, train, tolerance, plain)
@@ -115,7 +115,7 @@ def gradient_flow(
             twin, data, used, tolerance, ahead, known=known, exact=end.goals, time=start
         )
     else:
-        flow = PlainFlow(twin, data, used, tolerance, end.time, time=start)
+        flow = WeightFlow(twin, data, used, tolerance, end.time, time=start)
     try:
         trajectory = follow(flow, recorder, end, max_steps, show, kept, name)
     finally:
@@ -136,7 +136,7 @@ def _chosen(
     return "mixture" if method == "auto" and plain and known and loose else "general"
 
 
-def _is_plain(net: nn.Module) -> bool:
+def can_be_staged(net: nn.Module) -> bool:
     if not isinstance(net, PReLUNet):
         return False
     trained = all(part.requires_grad for part in net.parameters())
@@ -158,7 +158,7 @@ def _horizon(until: Until, loss: Loss, count: int) -> float:
 
 def _thawed(net: nn.Module) -> nn.Module:
     """A float64 copy whose parameters are trainable where the original's are."""
-    twin = double(net)
+    twin = float64_copy(net)
     for copied, original in zip(twin.parameters(), net.parameters(), strict=True):
         copied.requires_grad_(original.requires_grad)
     return twin

@@ -30,14 +30,14 @@ from extremal.train.flow.runge_kutta import State
 from extremal.train.losses import Loss
 
 if TYPE_CHECKING:  # Fields are made of the coordinates of this file.
-    from extremal.train.flow.cluster_field import Clusters
-    from extremal.train.flow.sample_field import Samples
+    from extremal.train.flow.cluster_field import ClusterField
+    from extremal.train.flow.sample_field import SampleField
 
 _NOTHING = 1e-9  # a rest shorter than this is rounding
 
 
 @dataclass(frozen=True, eq=False)
-class Frame:
+class SubspaceFrame:
     """u_j = z_j basis + beta_j rest_j, held as the row (z_j, beta_j) of a `place` (h, r + 1).
 
     `basis` (r, dim) has orthonormal rows; `rest` (h, dim) holds unit rows orthogonal to them, or
@@ -49,7 +49,7 @@ class Frame:
     rest: Tensor
 
     @classmethod
-    def of(cls, directions: Tensor, basis: Tensor) -> tuple[Frame, Tensor]:
+    def of(cls, directions: Tensor, basis: Tensor) -> tuple[SubspaceFrame, Tensor]:
         """The frame of neurons that start at `directions` (h, dim), and their first place."""
         inside = directions @ basis.T
         rest = directions - inside @ basis
@@ -77,27 +77,27 @@ def unit(rows: Tensor) -> Tensor:
 _BLOCK = 4096  # points at a time
 
 
-def turn(pull: Tensor, growth: Tensor, state: State, angles: Angles) -> State:
+def turn(pull: Tensor, growth: Tensor, state: State, angles: NeuronAngles) -> State:
     """The right-hand side for (place, theta): the pull across u, and the growth g."""
     place, theta = state
-    return angles.ratio(theta)[:, None] * across(pull, place), growth
+    return angles.ratio(theta)[:, None] * tangential(pull, place), growth
 
 
-def across(pull: Tensor, place: Tensor) -> Tensor:
+def tangential(pull: Tensor, place: Tensor) -> Tensor:
     """The part of the pull that turns a neuron, (h, r + 1)."""
     radial = (pull * place).sum(1, keepdim=True) / place.square().sum(1, keepdim=True)
     return pull - radial * place
 
 
 @dataclass(frozen=True, eq=False)
-class Together:
+class NeuronSystem:
     """What the flow of all neurons is made of; their states are (place (h, r + 1), theta (h,)).
 
     `rate` is how much faster time runs than with the mean loss.
     """
 
-    field: Clusters | Samples
-    angles: Angles
+    field: ClusterField | SampleField
+    angles: NeuronAngles
     loss: Loss
     rate: float
 
@@ -123,7 +123,7 @@ _BALANCED = 1e-12  # relative difference of |v| and ||w|| below which a neuron c
 
 
 @dataclass(frozen=True, eq=False)
-class Angles:
+class NeuronAngles:
     """What stays fixed of each neuron along the flow: its kind, scale and the sign of v (width,).
 
     `kind` is 0 for |v| < ||w||, 1 for |v| > ||w|| and 2 for balanced neurons, whose theta starts
@@ -134,9 +134,9 @@ class Angles:
     log_scale: Tensor
     sign: Tensor
 
-    def take(self, index: Tensor) -> Angles:
+    def take(self, index: Tensor) -> NeuronAngles:
         """The chosen neurons."""
-        return Angles(self.kind[index], self.log_scale[index], self.sign[index])
+        return NeuronAngles(self.kind[index], self.log_scale[index], self.sign[index])
 
     def ratio(self, theta: Tensor) -> Tensor:
         """v/||w||."""
@@ -160,7 +160,7 @@ class Angles:
         sign = torch.where(self.kind == 2, self.sign, torch.sign(theta))
         return sign * torch.exp(self.log_contribution(theta))
 
-    def summed(self, theta: Tensor, owner: Tensor, count: int) -> tuple[Angles, Tensor]:
+    def summed(self, theta: Tensor, owner: Tensor, count: int) -> tuple[NeuronAngles, Tensor]:
         """Neurons of one direction and sign as one: the angles and theta of each group.
 
         With C = sum of v ||w|| and E = sum of (||w||^2 + v^2)/2, C' = 2 E g and E' = 2 C g: the
@@ -184,7 +184,7 @@ class Angles:
         kind = torch.where(whole, 2, torch.where(steep > flat, 1, 0))
         scale = torch.where(whole, plus - _LOG_2, 0.5 * (plus + minus))
         start = torch.where(whole, 0.0, 0.25 * sign * (plus - minus))
-        return Angles(kind, scale, sign), start
+        return NeuronAngles(kind, scale, sign), start
 
     def log_norm(self, theta: Tensor) -> Tensor:
         """log ||w||: half the log of the contribution over the ratio, or of b cosh(theta)."""
@@ -206,7 +206,7 @@ def _log_sums(logs: Tensor, owner: Tensor, count: int) -> Tensor:
     return safe + torch.log(total)
 
 
-def to_polar(net: PReLUNet) -> tuple[Tensor, Angles, Tensor]:
+def to_polar(net: PReLUNet) -> tuple[Tensor, NeuronAngles, Tensor]:
     """Directions (width, dim), angles and theta (width,) of a one-output network, in float64."""
     with torch.no_grad():
         w, v = net.neurons.double(), net.votes[0].double()
@@ -219,10 +219,10 @@ def to_polar(net: PReLUNet) -> tuple[Tensor, Angles, Tensor]:
         inner = torch.where(kind == 0, ratio, torch.where(kind == 1, 1.0 / ratio, 0.0))
         scale = torch.where(kind == 2, norm * v.abs(), (norm**2 - v**2).abs() / 2.0)
         log_scale = torch.log(scale) + 2.0 * torch.log(largest)
-        return w / norm[:, None], Angles(kind, log_scale, torch.sign(v)), torch.atanh(inner)
+        return w / norm[:, None], NeuronAngles(kind, log_scale, torch.sign(v)), torch.atanh(inner)
 
 
-def from_polar(net: PReLUNet, directions: Tensor, angles: Angles, theta: Tensor) -> None:
+def from_polar(net: PReLUNet, directions: Tensor, angles: NeuronAngles, theta: Tensor) -> None:
     """Write neurons back into a network, in place."""
     norm = torch.exp(angles.log_norm(theta))
     with torch.no_grad():

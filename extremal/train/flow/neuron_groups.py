@@ -76,7 +76,7 @@ class Groups:
         return self.total(self.contribution[self.owner >= 0])
 
 
-def gathered(
+def groups_within_tolerance(
     whole: Tensor,
     merged: Callable[[Groups], Tensor],
     place: Tensor,
@@ -100,16 +100,18 @@ def gathered(
     reach = tolerance**0.5
     largest = float(whole.abs().max().clamp(min=1e-300))
     for _ in range(_HALVINGS):
-        groups = gather(place, contribution, theta, weight, leave=leave, reach=reach, thin=thin)
+        groups = group_neurons(
+            place, contribution, theta, weight, leave=leave, reach=reach, thin=thin
+        )
         gap = (merged(groups) - whole).abs() / largest
         if float(gap.mean()) <= 0.1 * tolerance and float(gap.max()) <= 10.0 * tolerance:
             return groups, float(gap.max())
         reach *= 0.5
-    groups = gather(place, contribution, theta, weight, leave=leave, reach=0.0, thin=thin)
+    groups = group_neurons(place, contribution, theta, weight, leave=leave, reach=0.0, thin=thin)
     return groups, float((merged(groups) - whole).abs().max()) / largest
 
 
-def gather(
+def group_neurons(
     place: Tensor,
     contribution: Tensor,
     theta: Tensor,

@@ -14,7 +14,7 @@ Error = Callable[[State, State, State], float]  # of (estimate, before, after), 
 
 
 @dataclass(frozen=True)
-class Pair:
+class Tableau:
     """Stages whose last one is the first of the next step; `error` is what two orders differ by.
 
     `dense` completes the cubic through both ends of a step to the pair's own interpolant.
@@ -27,13 +27,13 @@ class Pair:
 
 
 # Bogacki & Shampine 1989, 3(2); the cubic through both ends is of third order itself.
-SHAMPINE = Pair(
+BOGACKI_SHAMPINE_32 = Tableau(
     3,
     ((1 / 2,), (0.0, 3 / 4), (2 / 9, 1 / 3, 4 / 9)),
     (-5 / 72, 1 / 12, 1 / 9, -1 / 8),
 )
 # Dormand & Prince 1980, 5(4); the interpolant, of fourth order, is Hairer, Norsett & Wanner's.
-DORMAND = Pair(
+DORMAND_PRINCE_54 = Tableau(
     5,
     (
         (1 / 5,),
@@ -81,14 +81,14 @@ class Stepper:
         counts: Counts,
         size: float,
         *,
-        pair: Pair = SHAMPINE,
+        pair: Tableau = BOGACKI_SHAMPINE_32,
         error: Error | None = None,
     ) -> None:
         self.side, self.tolerance, self.counts, self.pair = side, tolerance, counts, pair
         self.error = error or self._largest
         self.state, self.time, self.size = state, time, size
         self.slope = self._side(state)
-        self._last: tuple[float, State, list[State], Pair] | None = None
+        self._last: tuple[float, State, list[State], Tableau] | None = None
 
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""

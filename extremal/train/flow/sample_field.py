@@ -14,9 +14,9 @@ from torch import Tensor
 
 from extremal.data import Dataset
 from extremal.models.activations import relu_power_with_slope
-from extremal.train.flow.neuron_dynamics import Frame
+from extremal.train.flow.neuron_dynamics import SubspaceFrame
 from extremal.train.flow.neuron_groups import Groups
-from extremal.train.losses import Loss, pushes
+from extremal.train.losses import Loss, negative_slopes
 
 _CHUNK = 1 << 18  # entries of a block of (neurons, samples): a megabyte, for the cache
 _PROBES = 128  # neurons whose first gradients choose the subspace
@@ -24,10 +24,10 @@ _SHARE = 10.0  # tolerances: the share of a gradient that may lie off the subspa
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class SampleField:
     """A data set as a field of forces on neurons with places in a frame."""
 
-    frame: Frame
+    frame: SubspaceFrame
     x: Tensor  # (r, n): the samples in the frame's basis
     across: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
     label: Tensor  # (n,)
@@ -39,11 +39,11 @@ class Samples:
     @classmethod
     def of(
         cls, data: Dataset, p: float, directions: Tensor, tolerance: float
-    ) -> tuple[Samples, Tensor]:
+    ) -> tuple[SampleField, Tensor]:
         """The field of a data set for neurons that start at `directions`, and their place."""
         values, vectors = _spectrum(data.x)
         basis = _subspace(data, p, directions, vectors, _SHARE * tolerance)
-        frame, place = Frame.of(directions, basis)
+        frame, place = SubspaceFrame.of(directions, basis)
         x = basis.to(data.x.dtype) @ data.x.T
         free = bool((place[:, -1] > 0).any())
         across = frame.rest.to(data.x.dtype) @ data.x.T if free else None
@@ -64,7 +64,7 @@ class Samples:
         draw = torch.Generator().manual_seed(0)
         return torch.randperm(len(self), generator=draw)[:count].sort().values
 
-    def part(self, index: Tensor, share: Tensor) -> Samples:
+    def part(self, index: Tensor, share: Tensor) -> SampleField:
         """The samples of that index, which count as much as `share` says."""
         across = None if self.across is None else self.across[:, index]
         x, label = self.x[:, index], self.label[index]
@@ -104,7 +104,7 @@ class Samples:
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_i = -l'(y f) y / n, times `rate`, (n,)."""
-        return rate * self.share * pushes(loss, outputs, self.label.double())
+        return rate * self.share * negative_slopes(loss, outputs, self.label.double())
 
     def loss(self, loss: Loss, outputs: Tensor) -> float:
         """The mean loss."""

@@ -16,13 +16,13 @@ from torch import Tensor
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.flow.alignment_stage import Quiet
-from extremal.train.flow.cluster_field import Clusters
-from extremal.train.flow.coupled_stage import Waking
+from extremal.train.flow.cluster_field import ClusterField
+from extremal.train.flow.coupled_stage import CoupledStage
 from extremal.train.flow.fitting_stage import Late
-from extremal.train.flow.neuron_dynamics import Together, from_polar, to_polar
+from extremal.train.flow.neuron_dynamics import NeuronSystem, from_polar, to_polar
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.flow.runge_kutta import Counts, State, Stepper
-from extremal.train.flow.sample_field import Samples
+from extremal.train.flow.sample_field import SampleField
 from extremal.train.losses import Loss
 
 _FITS = 0.6  # of the first loss: the data are being fitted
@@ -51,17 +51,17 @@ class StagedFlow:
         self.data, self.loss, self.until = data, loss, until
         self.time, self.known, self.exact = time, known, exact
         directions, self.angles, theta = to_polar(net)
-        self.field: Clusters | Samples
+        self.field: ClusterField | SampleField
         if known:
-            self.field, place = Clusters.of(data, net.p, directions)
+            self.field, place = ClusterField.of(data, net.p, directions)
         else:
-            self.field, place = Samples.of(data, net.p, directions, tolerance)
+            self.field, place = SampleField.of(data, net.p, directions, tolerance)
         rate = float(len(data)) if loss.reduction == "sum" else 1.0
-        self.neurons = Together(self.field, self.angles, loss, rate)
+        self.neurons = NeuronSystem(self.field, self.angles, loss, rate)
         self.counts = Counts()
         self.start: State = (place, theta)  # at the time reached, and where waking began after it
         self.quiet = Quiet(self.neurons, self.start, tolerance, self.counts)
-        self.waking: Waking | None = None
+        self.waking: CoupledStage | None = None
         self.fitting: Late | None = None
         self.phases: dict[str, float] = {}
         self.gathered = math.nan  # the time at which the last stage began
@@ -183,12 +183,12 @@ class StagedFlow:
         tolerance, size = self.quiet.tolerance, float(self.quiet.aligning.size.median())
         side, first = self.neurons.side, self.quiet.first_loss
         stepper = Stepper(side, self.start, self.time, tolerance, self.counts, size)
-        self.waking = Waking(
+        self.waking = CoupledStage(
             self.neurons, stepper, self.until, first, begun=begun, known=self.known
         )
         self._look(self.waking)
 
-    def _look(self, waking: Waking) -> None:
+    def _look(self, waking: CoupledStage) -> None:
         """Begin the last stage if few directions are left to follow."""
         found = waking.few()
         if found is None:

@@ -9,11 +9,11 @@ from torch import Tensor, nn
 
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.flow.runge_kutta import DORMAND, Counts, State, Stepper
-from extremal.train.losses import Loss, all_outputs, loss_and_gradient, trainable
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, State, Stepper
+from extremal.train.losses import Loss, loss_and_gradient, outputs_on, trainable
 
 
-class PlainFlow:
+class WeightFlow:
     """Dormand & Prince 5(4) on a float64 network, which is changed in place.
 
     The error of a step is measured against each neuron's own length, so that neurons of 1e-7 are
@@ -49,7 +49,7 @@ class PlainFlow:
             tolerance,
             self.counts,
             1.0,
-            pair=DORMAND,
+            pair=DORMAND_PRINCE_54,
             error=self._error,
         )
         self.first_loss = self.value
@@ -83,7 +83,7 @@ class PlainFlow:
     def outputs(self, time: float) -> Tensor:
         """f on the training data at that time, (n,) or (n, C)."""
         _assign(self.parts, self.stepper.between(time))
-        return all_outputs(self.net, self.data)
+        return outputs_on(self.net, self.data)
 
     def report(self) -> dict[str, object]:
         """What is to be said of the run."""
@@ -156,7 +156,9 @@ def _relative(part: Tensor, scale: Tensor) -> float:
 def _first_step(theta: State, slopes: State, tolerance: float, until: float) -> float:
     size = max(float(t.norm()) for t in theta)
     speed = max(float(k.norm()) for k in slopes)
-    return min(until, 0.1 * tolerance ** (1.0 / DORMAND.order) * size / max(speed, 1e-300))
+    return min(
+        until, 0.1 * tolerance ** (1.0 / DORMAND_PRINCE_54.order) * size / max(speed, 1e-300)
+    )
 
 
 def _assign(parts: list[nn.Parameter], values: State) -> None:
