@@ -137,7 +137,9 @@ def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
 def test_what_goes_wrong_in_a_trial_is_its_own_matter(cluster: Cluster, tmp_path: Path) -> None:
     """One that dies, one too large for any worker and one that raises, beside long ones."""
     store, log, told = Store(tmp_path / "runs"), tmp_path / "log", list[str]()
-    deadly = toy.trial(0, mode="kill", log=str(log))
+    # It dies after a second, by when its worker's last result has been sent and released: one that
+    # dies within milliseconds of it may make Dask compute that one again.
+    deadly = toy.trial(0, mode="kill", sleep=1.0, log=str(log))
     huge = toy.trial(1, mode="memory", gib=3.0, log=str(log))
     bad = toy.trial(2, mode="raise", log=str(log))
     others = [toy.trial(level, sleep=1.0, log=str(log)) for level in range(3, 9)]
@@ -158,7 +160,7 @@ def test_what_goes_wrong_in_a_trial_is_its_own_matter(cluster: Cluster, tmp_path
         assert _reason(store, trial).startswith("its Dask worker died each time (a crash, or mem")
     assert seen[-1] == (6, 3, 9)
     assert [done for done, *_ in seen] == sorted(done for done, *_ in seen)
-    # None whose result was here has run again. (One may whose worker died before it was sent.)
+    # None whose result was here has run again.
     assert begun == {level: _starts(log)[level] for level in range(3, 9)}
     assert _starts(log)[0] == cluster.allowed_failures + 2  # as often as Dask tries, and alone
     assert told[0].startswith(f"cluster {cluster.address}: 2 workers; http")
