@@ -1,6 +1,8 @@
 """The direction of imports that DESIGN and CONTRIBUTING state: each part sees those to its left."""
 
 import ast
+import importlib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -70,4 +72,30 @@ def test_the_check_would_notice():
     assert not parts_imported(wrong) <= ORDER["data"]
     assert parts_imported(ROOT / "report" / "robustness.py") >= {"evaluate"}
     assert parts_imported(ROOT / "cli" / "evaluate.py") >= {"evaluate"}
-    assert not parts_imported(ROOT / "evaluate" / "task.py") <= ORDER["certify"]
+    assert not parts_imported(ROOT / "evaluate" / "evaluation_task.py") <= ORDER["certify"]
+
+
+CORE = sorted(set(ORDER) - {"experiments", "report", "web", "cli"})
+
+
+def defined(path: Path) -> set[str]:
+    """The public classes that a file defines."""
+    body = ast.parse(path.read_text()).body
+    names = {node.name for node in body if isinstance(node, ast.ClassDef)}
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("part", CORE)
+def test_no_module_has_the_name_of_something_that_its_part_exports(part):
+    """Else the function hides the module, and only `sys.modules` finds it."""
+    exported = set(importlib.import_module(f"extremal.{part}").__all__)
+    inside = {path.stem for path in (ROOT / part).iterdir()}
+    assert not inside & exported
+
+
+def test_a_file_name_and_a_class_name_have_one_meaning_in_the_core():
+    files = [path for part in CORE for path in sorted((ROOT / part).rglob("*.py"))]
+    stems = Counter(path.stem for path in files if path.stem not in ("__init__", "_check"))
+    assert [name for name, count in stems.items() if count > 1] == []
+    classes = Counter(name for path in files for name in defined(path))
+    assert [name for name, count in classes.items() if count > 1] == []

@@ -3,9 +3,16 @@
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
 from extremal.attack.adapters.unit_box import Flat, as_module, class_labels
-from extremal.attack.attack_result import AttackResult, AttackViolation, verified, worst
+from extremal.attack.attack_result import (
+    AttackResult,
+    AttackViolation,
+    batches,
+    check_points,
+    verified,
+    worst,
+)
 from extremal.attack.auto_pgd import apgd
-from extremal.attack.ball import Ball
+from extremal.attack.ball import NORMS, Ball
 from extremal.attack.ensemble import (
     AccuracyCurve,
     Attack,
@@ -25,10 +32,12 @@ from extremal.attack.mixture_rays import (
     ray_attack,
 )
 from extremal.attack.projected_gradient_descent import Guided, guided, pgd, published_pgd, radii_pgd
+from extremal.attack.surrogate import surrogate_network
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
 
 __all__ = [
+    "NORMS",
     "AccuracyCurve",
     "Attack",
     "AttackResult",
@@ -41,8 +50,10 @@ __all__ = [
     "as_module",
     "auto_attack",
     "average_direction",
+    "batches",
     "boundary",
     "center_directions",
+    "check_points",
     "class_labels",
     "everything",
     "foolbox_attack",
@@ -59,6 +70,7 @@ __all__ = [
     "ray_attack",
     "run",
     "shortest",
+    "surrogate_network",
     "verified",
     "worst",
 ]

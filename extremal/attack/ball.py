@@ -13,7 +13,7 @@ from torch import Tensor
 from extremal import _check
 from extremal.attack import linear_problems, projection
 from extremal.attack.projection import Bounds
-from extremal.data.dataset import Box
+from extremal.data import Box
 
 
 def draw_linf(like: Tensor, radius: Tensor, bounds: Bounds | None, g: torch.Generator) -> Tensor:

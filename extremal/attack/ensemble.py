@@ -23,8 +23,7 @@ from extremal.attack.mixture_rays import known_clusters, mixture_attack, two_cla
 from extremal.attack.projected_gradient_descent import pgd, published_pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
-from extremal.data import Dataset, GaussianClusters
-from extremal.data.dataset import Box
+from extremal.data import Box, Dataset, GaussianClusters
 from extremal.models import is_shallow
 
 Attack = Callable[[nn.Module, Dataset, Ball, torch.Generator], AttackResult]

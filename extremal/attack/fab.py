@@ -19,7 +19,7 @@ from extremal.attack.linear_problems import smallest_move
 from extremal.attack.objectives import likely_targets, objective_gradient
 from extremal.attack.projection import norms
 from extremal.attack.surrogate import surrogate_network
-from extremal.data.dataset import Box
+from extremal.data import Box
 from extremal.models import float64_copy, margin
 
 _HALVINGS = 25
@@ -29,7 +29,7 @@ _LONGER = (1.0, 1.0 + 1e-6, 1.0 + 1e-4, 1.01)
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
+class SmallestPerturbations:
     """The smallest perturbations that broke a point; of least margin where none did."""
 
     delta: Tensor  # (n, dim)
@@ -37,7 +37,9 @@ class Best:
     margin: Tensor  # (n,)
 
     @classmethod
-    def begin(cls, judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball) -> Best:
+    def begin(
+        cls, judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
+    ) -> SmallestPerturbations:
         with torch.no_grad():
             value = margin(judge, (x + delta).double(), y).to(x.dtype)
         size = torch.where(value <= 0, ball.norms(delta), torch.inf)
@@ -47,13 +49,15 @@ class Best:
         """The balls of the radii known, or a share of them: `ball` where none is smaller."""
         return Ball(ball.norm, share * self.size.clamp(max=float(ball.radius)), ball.box)
 
-    def with_points(self, rows: Tensor, delta: Tensor, value: Tensor, ball: Ball) -> Best:
+    def with_points(
+        self, rows: Tensor, delta: Tensor, value: Tensor, ball: Ball
+    ) -> SmallestPerturbations:
         """These, or what was met at `rows` where that is better."""
         size = torch.where(value <= 0, ball.norms(delta), torch.inf)
         none = torch.isinf(size) & torch.isinf(self.size[rows])
         better = (size < self.size[rows]) | (none & (value < self.margin[rows]))
         at = rows[better]
-        return Best(
+        return SmallestPerturbations(
             self.delta.index_copy(0, at, delta[better]),
             self.size.index_copy(0, at, size[better]),
             self.margin.index_copy(0, at, value[better]),
@@ -66,7 +70,9 @@ def bounded(delta: Tensor, ball: Ball) -> Tensor:
     return torch.nan_to_num(delta, nan=0.0, posinf=most, neginf=-most).clamp(-most, most)
 
 
-def polished(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, best: Best) -> Best:
+def polished(
+    net: nn.Module, x: Tensor, y: Tensor, ball: Ball, best: SmallestPerturbations
+) -> SmallestPerturbations:
     """Smaller perturbations that break the points, from where the boundary was met.
 
     Each step aims at the point nearest to x of the boundary linearised there, or at a part of the
@@ -95,11 +101,11 @@ def _between(
     x: Tensor,
     y: Tensor,
     ball: Ball,
-    best: Best,
+    best: SmallestPerturbations,
     rows: Tensor,
     inner: Tensor,
     outer: Tensor,
-) -> Best:
+) -> SmallestPerturbations:
     """The best, with the points at `rows` bisected between two perturbations, `outer` first."""
     low, high = torch.zeros_like(inner[:, 0]), torch.ones_like(inner[:, 0])
     along = high
@@ -197,7 +203,7 @@ def boundary(
     with Bar("boundary", len(x), progress) as bar:
         for rows in batches(len(x), batch):
             part, labels = x[rows], y[rows]
-            best = Best.begin(judge, part, labels, known[rows] - part, ball)
+            best = SmallestPerturbations.begin(judge, part, labels, known[rows] - part, ball)
             with torch.no_grad():
                 aims = likely_targets(twin(part), labels, targets)
             for turn, target in itertools.product(range(restarts), aims):
@@ -217,11 +223,11 @@ def _run(
     x: Tensor,
     y: Tensor,
     ball: Ball,
-    best: Best,
+    best: SmallestPerturbations,
     target: Tensor | None,
     begin: Tensor,
     steps: int,
-) -> Best:
+) -> SmallestPerturbations:
     """The best after `steps` steps of the iteration from the perturbations `begin`."""
     every, delta = torch.arange(len(x), device=x.device), begin
     for step in range(steps):

@@ -1,5 +1,19 @@
 """Certificates: radii below which no attack exists."""
 
-from extremal.certify.certified_radius import Certificate, certificate, holds, radius
+from extremal.certify.certified_radius import (
+    EFFORTS,
+    Certificate,
+    can_certify,
+    certificate,
+    holds,
+    radius,
+)
 
-__all__ = ["Certificate", "certificate", "holds", "radius"]
+__all__ = [
+    "EFFORTS",
+    "Certificate",
+    "can_certify",
+    "certificate",
+    "holds",
+    "radius",
+]

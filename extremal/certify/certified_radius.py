@@ -10,14 +10,12 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack import Ball, shortest
-from extremal.attack.attack_result import batches, check_points
-from extremal.attack.ball import NORMS
+from extremal.attack import NORMS, Ball, batches, check_points, shortest
 from extremal.certify.l2_radius import bisected_radii, held_radii, l2_task, tight_radii
 from extremal.certify.linear_bounds import boxed_radii
-from extremal.certify.lipschitz import lipschitz_radii
+from extremal.certify.lipschitz import is_chain, lipschitz_radii
 from extremal.certify.reduced_networks import FEW, ReducedNetwork, assigned_points, reduced_versions
-from extremal.data.dataset import Box
+from extremal.data import Box
 from extremal.models import KnowsRadii, float64_copy, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
@@ -40,6 +38,11 @@ class Certificate:
     boxed: bool
     methods: tuple[str, ...]
     method: Tensor  # (n,) int64
+
+
+def can_certify(net: nn.Module) -> bool:
+    """Whether `certificate` knows how to bound a network."""
+    return is_shallow(net) or isinstance(net, KnowsRadii) or is_chain(net)
 
 
 def radius(
@@ -85,9 +88,9 @@ def certificate(
     For a `PReLUNet` or a `Grouped` one. l2: the closed form for clustered neurons, linear bounds
     ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
     and linf: linear bounds within the box; "tight" also takes what the l2 ball around theirs gives.
-    A `Provable` network: the radii that its construction proves. Any other network that is a chain
-    of linear layers and known activations: its Lipschitz constant. `attacked` (n, dim) may hold
-    points that are known to break the class in l2 without a box (`attack.minimal`'s x_adv), to save
+    A `KnowsRadii` network: the radii that its construction proves. Any other that is a chain of
+    linear layers and known activations: its Lipschitz constant. `attacked` (n, dim) may hold points
+    that are known to break the class in l2 without a box (`attack.minimal`'s x_adv), to save
     finding them. Deterministic.
     """
     return _certificate(net, x, y, norm, box, effort, attacked, batch, progress)

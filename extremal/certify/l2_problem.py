@@ -20,8 +20,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal.models import TwoLayerForm
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
 
 KNOWN = 1e-6  # of its terms: a smaller square norm is mostly rounding
 

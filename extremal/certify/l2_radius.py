@@ -22,7 +22,7 @@ from extremal.certify.largest import largest
 from extremal.certify.linear_bounds import linear_bound
 from extremal.certify.parabolas import uniform_curvature_bound
 from extremal.certify.reduced_networks import ReducedNetwork
-from extremal.models.activations import relu_power
+from extremal.models import relu_power
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound on M must exceed
 ROUNDS = 8  # radii that the tight level tries for a point

@@ -22,8 +22,7 @@ from extremal.certify.l2_problem import (
     span_of_squares,
 )
 from extremal.certify.largest import largest
-from extremal.models import TwoLayerForm
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
 
 ROUNDING = 1e-9  # share of all terms' sizes that a bound must exceed
 LOWER = 1e-6  # by how much the least value of a line is taken lower than it was found

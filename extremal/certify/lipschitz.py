@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.certify.l2_problem import Perturbation, TargetPairs, span_of_squares
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import relu_power, relu_power_with_slope
 
 # The largest slope of each activation; GELU's is at sqrt(2).
 SLOPES: dict[type[nn.Module], float] = {

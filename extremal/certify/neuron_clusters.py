@@ -27,8 +27,7 @@ import torch
 from torch import Tensor
 
 from extremal.certify.l2_problem import PointProducts
-from extremal.models import TwoLayerForm
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
 
 SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of large eigenvalues
 LARGE = 1e-3  # of the largest

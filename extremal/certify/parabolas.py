@@ -42,7 +42,7 @@ from extremal.certify.l2_problem import (
     rounding_loss,
     span_of_squares,
 )
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import relu_power, relu_power_with_slope
 
 KINK = 0.07  # anchors of neurons that may switch stay this share of rho from a kink (p = 1)
 

@@ -13,9 +13,9 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack.attack_result import BATCH, batches
-from extremal.attack.ball import NORMS
-from extremal.certify.certified_radius import EFFORTS
+from extremal.attack import NORMS, batches
+from extremal.attack.attack_result import BATCH
+from extremal.certify import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import Dataset
 from extremal.data.named_datasets import DATASETS

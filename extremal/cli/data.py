@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from extremal import _check, data
-from extremal.data.fetching.download import File, cache_folder
+from extremal.data import cache_folder
+from extremal.data.fetching.download import File
 from extremal.data.named_datasets import DATASETS
 
 

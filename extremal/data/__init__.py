@@ -1,7 +1,7 @@
 """Where data come from: sources that sample or load a `Dataset`."""
 
-from extremal.data.dataset import Dataset
-from extremal.data.fetching.download import DataError
+from extremal.data.dataset import Box, Dataset, checked_box
+from extremal.data.fetching.download import DataError, cache_folder, fetch
 from extremal.data.gaussian_clusters import GaussianClusters, correlated_centers, random_centers
 from extremal.data.named_datasets import load, published_split
 from extremal.data.orthonormal_mixture import OrthogonalClusters, OrthonormalMixture
@@ -16,6 +16,7 @@ from extremal.data.user_files import (
 )
 
 __all__ = [
+    "Box",
     "DataError",
     "Dataset",
     "GaussianClusters",
@@ -25,7 +26,10 @@ __all__ = [
     "OrthogonalClusters",
     "OrthonormalMixture",
     "PatchData",
+    "cache_folder",
+    "checked_box",
     "correlated_centers",
+    "fetch",
     "image_folder",
     "load",
     "load_features",

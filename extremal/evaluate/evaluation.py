@@ -10,18 +10,15 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Progress
-from extremal.attack import AttackResult
-from extremal.attack.ball import NORMS
-from extremal.certify import Certificate
-from extremal.certify.certified_radius import BATCH, EFFORTS
-from extremal.certify.lipschitz import is_chain
+from extremal.attack import NORMS, AttackResult
+from extremal.certify import EFFORTS, Certificate, can_certify
+from extremal.certify.certified_radius import BATCH
 from extremal.data import Dataset
 from extremal.evaluate import health_checks
 from extremal.evaluate.evaluation_task import EvaluationTask
 from extremal.evaluate.health_checks import probed
 from extremal.evaluate.robustness import Robustness
 from extremal.evaluate.robustness_curve import checked_radii
-from extremal.models import is_shallow
 
 STEPS = {"tight": 100, "fast": 30}  # of attacks on networks that are not shallow
 
@@ -95,7 +92,7 @@ def _bracketed(
 ) -> tuple[AttackResult, Tensor, Certificate | None]:
     """What attacks found, the certified radii (n,), and the certificate where one is known."""
     found = task.smallest(progress)
-    known = certify and (is_shallow(task.net) or is_chain(task.net))
+    known = certify and can_certify(task.net)
     proof = task.certified(found, effort, progress) if known else None
     lower = torch.zeros_like(found.radius) if proof is None else proof.radius
     for radius in radii or []:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Progress
-from extremal.attack import AttackResult, Ball, known_clusters, minimal, run, verified
-from extremal.attack.attack_result import CLEAN, batches
+from extremal.attack import AttackResult, Ball, batches, known_clusters, minimal, run, verified
+from extremal.attack.attack_result import CLEAN
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset
 from extremal.models import check_outputs, float64_copy

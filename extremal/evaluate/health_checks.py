@@ -10,9 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.attack import AttackResult, Ball, pgd, random_search
-from extremal.attack.attack_result import batches
-from extremal.attack.surrogate import surrogate_network
+from extremal.attack import AttackResult, Ball, batches, pgd, random_search, surrogate_network
 from extremal.evaluate.evaluation_task import EvaluationTask
 from extremal.models import is_shallow, margin_gradient, output_margins
 

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from extremal import _check
 from extremal._files import as_path, read_whole, write_whole
-from extremal.attack.ball import Ball
-from extremal.data.dataset import Box
+from extremal.attack import Ball
+from extremal.data import Box
 from extremal.evaluate import robustness_curve
 from extremal.evaluate.health_checks import HealthWarning
 from extremal.evaluate.robustness_curve import (

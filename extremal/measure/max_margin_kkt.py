@@ -20,8 +20,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models import PReLUNet, float64_copy, margin, polar
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import PReLUNet, float64_copy, margin, polar, relu_power_with_slope
 
 Parts = Mapping[str, Tensor]
 _BATCH = 2048

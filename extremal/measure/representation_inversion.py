@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.data.dataset import Box, checked_box
+from extremal.data import Box, checked_box
 from extremal.models import float64_copy, gap_gradient, represented
 
 _MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-12  # of Adam; gradients are divided by their norm before

@@ -1,5 +1,6 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
+from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.models.classification_margin import (
     HasInputGradient,
     check_outputs,
@@ -115,6 +116,8 @@ __all__ = [
     "ratio_grid",
     "ratio_side",
     "reduced_networks",
+    "relu_power",
+    "relu_power_with_slope",
     "represented",
     "save",
     "subclass_classifier",

@@ -20,7 +20,7 @@ from extremal.report.figure import HEIGHTS, WIDTHS, draw, fit, lay_out
 from extremal.report.panels import plain_decades
 from extremal.report.robustness import draw_robustness
 from extremal.report.style import CYCLE, RC, plain
-from extremal.train.recording import Trajectory
+from extremal.train import Trajectory
 
 MOST_LINES = 300  # of a vector's entries; more are thinned evenly, and the title says so
 FIRST = ("loss", "accuracy")

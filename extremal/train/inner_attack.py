@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack import Ball
-from extremal.data.dataset import Box
+from extremal.data import Box
 from extremal.models import HasInputGradient
 from extremal.train.losses import Loss
 

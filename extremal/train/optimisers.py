@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models import PReLUNet
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import PReLUNet, relu_power_with_slope
 from extremal.train.losses import Loss, loss_and_gradient, trainable
 
 _SMALL = 1e-12  # below this length the squares of float32 weights are not safe

@@ -9,7 +9,7 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from extremal import models
-from extremal.attack.ball import NORMS
+from extremal.attack import NORMS
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.web import parts

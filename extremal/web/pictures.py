@@ -21,9 +21,8 @@ from PIL import Image
 from torch import Tensor
 
 from extremal import _check, attack, certify, models
-from extremal.attack.ball import NORMS
-from extremal.data import Dataset
-from extremal.data.fetching.download import DataError, fetch
+from extremal.attack import NORMS
+from extremal.data import DataError, Dataset, fetch
 from extremal.data.image_formats import read_part
 from extremal.data.named_datasets import DATASETS
 from extremal.models import PReLUNet

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from extremal.attack import boundary, shortest
-from extremal.certify.exact import two_neurons
 from tests.attack.balls import NORMS
 from tests.certify.networks import Kind, labels, make, right_points, two_sided
 from tests.certify.oracles import by_patterns, by_rays
+from tests.certify.two_neurons import two_neurons
 
 KINDS = [
     Kind(1, 5, 1.0, 1, bias=True, hidden_bias=True),

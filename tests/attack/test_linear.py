@@ -7,11 +7,11 @@ import torch
 
 from extremal.attack import Ball, linear_steps
 from extremal.attack.surrogate import reduced_problem
-from extremal.certify.exact import two_neurons
 from extremal.models import margin
 from tests.attack.balls import NORMS
 from tests.certify.networks import Kind, labels, make, right_points, two_sided
 from tests.certify.oracles import by_rays
+from tests.certify.two_neurons import two_neurons
 
 REDUCED = [
     Kind(9, 4, 1.0, 1),

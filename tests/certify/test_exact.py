@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from extremal.certify import radius
-from extremal.certify.exact import two_neurons
 from extremal.models import Explicit, PReLUNet, Preparation
 from extremal.theory import subclass_radius
 from tests.certify.networks import Kind, labels, make, right_points, two_sided
 from tests.certify.oracles import by_patterns, by_rays, least_norm
+from tests.certify.two_neurons import two_neurons
 
 NORMS = ("l2", "linf", "l1")
 BOX = (-1.5, 1.5)

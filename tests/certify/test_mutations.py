@@ -12,7 +12,6 @@ import pytest
 import torch
 
 from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas, radius
-from extremal.certify.exact import two_neurons
 from extremal.certify.l2_problem import Perturbation, no_perturbation, value
 from extremal.certify.reduced_networks import ReducedNetwork
 from extremal.models import Explicit, PReLUNet
@@ -20,6 +19,7 @@ from extremal.models.activations import relu_power_with_slope
 from tests.certify.breaking import breaks, from_too_far, times
 from tests.certify.networks import labels, two_sided
 from tests.certify.test_reduced import far_out, points_far_out
+from tests.certify.two_neurons import two_neurons
 
 D = torch.float64
 

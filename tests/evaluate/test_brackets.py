@@ -128,3 +128,16 @@ def test_closed_forms_take_part_where_the_source_is_a_mixture(generator, monkeyp
     ((x, group, source),) = told
     assert source is mix
     assert torch.equal(group, (x @ mix.centers.float().T).argmax(1))
+
+
+def test_a_network_that_knows_its_radii_is_certified_here_too(generator):
+    """`ex.certify.radius` and `ex.evaluate` mean the same networks."""
+    x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0], [1.0, 3.0]], dtype=torch.float64)
+    y = torch.tensor([1, 1, -1, -1])
+    net = ex.models.DistanceRatio(x[y > 0], x[y < 0])
+    assert ex.certify.can_certify(net)
+    found = ex.evaluate(net, Dataset(x, y), generator=generator)
+    wanted = ex.certify.radius(net, x, y)
+    assert bool((wanted > 0).all())
+    torch.testing.assert_close(found.lower, wanted)
+    assert found.certified

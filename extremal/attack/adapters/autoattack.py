@@ -25,7 +25,7 @@ from extremal.attack.attack_result import (
     verified,
 )
 from extremal.attack.ball import Ball
-from extremal.data.dataset import Box
+from extremal.data import Box
 
 _STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
 _VERSIONS = {

@@ -18,7 +18,7 @@ from extremal.attack.attack_result import BATCH, CLEAN, AttackResult, check_poin
 from extremal.attack.ball import NORMS, Ball
 from extremal.attack.fab import just_broken
 from extremal.attack.projection import ORDERS
-from extremal.data.dataset import Box
+from extremal.data import Box
 
 
 def foolbox_attack(

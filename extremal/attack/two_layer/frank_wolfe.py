@@ -66,9 +66,9 @@ def linear_steps(
     return result.merged(left, _landed(net, part, labels, task, _searched(task, batch, None)))
 
 
-def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> Best:
+def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> LowestMargins:
     """The perturbations of least margin in the task's coordinates."""
-    best = Best.start(task)
+    best = LowestMargins.start(task)
     for at in batches(len(task), batch):
         attack_in_phases(task, best, torch.arange(at.start, at.stop, device=task.x.device), batch)
         if bar is not None:
@@ -76,7 +76,9 @@ def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> Best:
     return best
 
 
-def _landed(net: nn.Module, x: Tensor, y: Tensor, task: ReducedProblem, best: Best) -> AttackResult:
+def _landed(
+    net: nn.Module, x: Tensor, y: Tensor, task: ReducedProblem, best: LowestMargins
+) -> AttackResult:
     x_adv = task.ball.land(task.ball.project(task.lift(best.delta), x), x)
     return verified(net, x, y, x_adv, task.ball, "linear")
 
@@ -88,7 +90,7 @@ def check_shallow(net: nn.Module) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
+class LowestMargins:
     """The perturbation of least margin of each point so far, updated in place."""
 
     delta: Tensor  # (n, dim')
@@ -96,7 +98,7 @@ class Best:
     enough: Tensor  # (n,): broken at or below it
 
     @classmethod
-    def start(cls, task: ReducedProblem) -> Best:
+    def start(cls, task: ReducedProblem) -> LowestMargins:
         """Nothing but the points themselves."""
         never = torch.full_like(task.x[:, 0], torch.inf)
         return cls(torch.zeros_like(task.x), never, task.enough())
@@ -113,7 +115,7 @@ class Best:
         self.delta[rows[won]] = delta[won]
 
 
-def attack_in_phases(task: ReducedProblem, best: Best, rows: Tensor, batch: int) -> None:
+def attack_in_phases(task: ReducedProblem, best: LowestMargins, rows: Tensor, batch: int) -> None:
     """All phases for the points at `rows`."""
     frank_wolfe(task, best, rows, None, 2, settled=SETTLED)
     rows = rows[best.standing(rows)]
@@ -133,7 +135,7 @@ def attack_in_phases(task: ReducedProblem, best: Best, rows: Tensor, batch: int)
         frank_wolfe(task, best, rows[alive], None, 8, start[alive], settled=SETTLED)
 
 
-def _pairs(best: Best, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Tensor]:
+def _pairs(best: LowestMargins, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Tensor]:
     """Indices of (row, target) pairs of points that stand, `batch` at a time."""
     count = targets.shape[1]
     index = torch.arange(len(rows) * count, device=rows.device)
@@ -144,7 +146,7 @@ def _pairs(best: Best, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Te
 
 def frank_wolfe(
     task: ReducedProblem,
-    best: Best,
+    best: LowestMargins,
     rows: Tensor,
     targets: Tensor | None,
     steps: int,

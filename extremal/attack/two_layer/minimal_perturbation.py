@@ -22,7 +22,7 @@ from extremal.attack.linear_problems import smallest_move
 from extremal.attack.surrogate import ReducedProblem, reduced_problem
 from extremal.attack.two_layer.extra_starts import LARGEST, refine, silenced, sweep
 from extremal.attack.two_layer.frank_wolfe import (
-    Best,
+    LowestMargins,
     attack_in_phases,
     check_shallow,
     directed_starts,
@@ -30,7 +30,7 @@ from extremal.attack.two_layer.frank_wolfe import (
     target_minus_own,
 )
 from extremal.attack.two_layer.linearised_boundary import Shortest, linearised_step, note, tightened
-from extremal.data.dataset import Box
+from extremal.data import Box
 from extremal.models import as_two_layer_form, group_margins
 
 ROUNDS = ((None, 2), (4, 4), (2, 10))  # targets that are kept, and linearised steps for them
@@ -272,11 +272,11 @@ def _polish(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
 
 def _inside(
     task: ReducedProblem, best: Shortest, rows: Tensor, radius: Tensor
-) -> tuple[ReducedProblem, Best]:
+) -> tuple[ReducedProblem, LowestMargins]:
     """The problem of some points at given radii, and nothing found for it."""
     part = replace(task.take(rows), ball=replace(task.ball, radius=radius))
     never = torch.full_like(part.x[:, 0], torch.inf)
-    return part, Best(torch.zeros_like(part.x), never, best.enough[rows])
+    return part, LowestMargins(torch.zeros_like(part.x), never, best.enough[rows])
 
 
 def _settled(

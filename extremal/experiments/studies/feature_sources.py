@@ -16,8 +16,7 @@ from safetensors.torch import save as to_bytes
 
 from extremal import _check, models
 from extremal._files import read_tensors, write_whole
-from extremal.data import DataError, Dataset, ImageFolder, image_folder, load
-from extremal.data.fetching.download import cache_folder
+from extremal.data import DataError, Dataset, ImageFolder, cache_folder, image_folder, load
 from extremal.data.user_files import Interpolation
 from extremal.models.image_features.frozen_networks import ResNet, fingerprint, load_resnet
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.models import PReLUNet, polar
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import PReLUNet, polar, relu_power, relu_power_with_slope
 
 _NEAR = 0.5  # cosine below which a neuron's remainder would cost more than the neuron
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import relu_power, relu_power_with_slope
 
 _STILL = 1e-4  # |P G|/|G| at which a neuron counts as arrived
 _STILL_ON_KINKS = 1e-3  # the same for p < 2, where the last part of the way is stiff

@@ -16,8 +16,7 @@ from extremal import _check
 from extremal.data import Dataset
 from extremal.measure.fixed_points.alignment_field import AlignmentField, unit
 from extremal.measure.fixed_points.fixed_point_search import FixedPoints, search
-from extremal.models import Explicit, PReLUNet
-from extremal.models.activations import relu_power
+from extremal.models import Explicit, PReLUNet, relu_power
 
 
 def largest_margin(margins: Tensor) -> tuple[Tensor, float]:

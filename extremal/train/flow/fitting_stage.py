@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import NeuronAngles, NeuronSystem, unit
 from extremal.train.flow.neuron_groups import Groups, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper

@@ -24,8 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from extremal.models import PReLUNet
-from extremal.models.activations import relu_power
+from extremal.models import PReLUNet, relu_power
 from extremal.train.flow.runge_kutta import State
 from extremal.train.losses import Loss
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.losses import Loss, negative_slopes
