@@ -103,8 +103,7 @@ def _ended(client: Any, futures: list[Any]) -> Iterator[tuple[str, TrialFile | E
     from distributed import as_completed  # noqa: PLC0415 - an extra
 
     suspects = []
-    # Results are fetched as they come, whatever the disk does, and then leave their workers: one
-    # that dies with a result in its memory has computed in vain.
+    # What stays on a worker that dies is computed again: so it leaves as soon as it is here.
     ended = as_completed(futures, loop=client.loop, with_results=True, raise_errors=False)
     for batch in ended.batches():
         received = [(future, found) for future, found in batch if isinstance(found, TrialFile)]
@@ -119,7 +118,9 @@ def _ended(client: Any, futures: list[Any]) -> Iterator[tuple[str, TrialFile | E
                 yield future.key, found
     for future in suspects:
         client.retry([future])  # exactly one attempt more
-        yield future.key, _result(future)
+        found = _result(future)
+        future.release()
+        yield future.key, found
 
 
 def _result(future: Any) -> TrialFile | Exception:
@@ -147,9 +148,8 @@ def _compute_on_worker(
     """What came of a trial; ClusterError where this worker, which may have come late, differs."""
     from distributed import get_worker  # noqa: PLC0415 - an extra
 
-    threads, ours = how
-    _require_same(f"worker {get_worker().address}", ours, environment())
-    return compute_trial(trial, threads, source)
+    _require_same(f"worker {get_worker().address}", how[1], environment())
+    return compute_trial(trial, how[0], source)
 
 
 def _check_machines(client: Any, notice: Notice) -> None:
