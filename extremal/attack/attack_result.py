@@ -38,6 +38,15 @@ def verified(
     norms of at most radius (1 + 1e-5); the box exactly, its ends rounded to the points' dtype;
     broken where the margin is <= 0. A point out of bounds raises an AttackViolation that names the
     attack and the worst excess. Where x itself is misclassified the result is x with radius 0.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is asked.
+    - `x`: points (n, dim) that were attacked, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `x_adv`: what the attack returned, of the shape and dtype of `x`; else a ValueError.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `name`: of the attack, for the result's `names` and for errors.
     """
     y = check_points(net, x, y)
     check_ball(ball)
@@ -61,7 +70,15 @@ def verified(
 
 
 def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Require a network, points (n, dim) and their labels, returned as int64 on x's device."""
+    """Require a network, points (n, dim) and their labels, returned as int64 on x's device.
+
+    Arguments:
+
+    - `net`: a `torch.nn.Module`; `x` and `y` must fit a `PReLUNet`, `MLP`, `DeepPReLU` or
+      `ConvPReLU`.
+    - `x`: points (n, dim), finite and floating-point, with n >= 1.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    """
     _check.module("net", net)
     inner = net.net if isinstance(net, Grouped) else net
     sized = isinstance(inner, _SIZED)
@@ -160,6 +177,10 @@ def worst(results: Iterable[AttackResult]) -> AttackResult:
     """For each point the smallest radius that succeeds, and the attack that found it.
 
     Where no attack succeeded, the attempt of least margin. Of equals, the first.
+
+    Arguments:
+
+    - `results`: one or more `AttackResult`, all of the same points in the same order.
     """
     every = list(results)
     _check.require(len(every) >= 1, "results", "hold at least one AttackResult", every)

@@ -61,6 +61,16 @@ def apgd(
     runs of `steps` steps each, the first from `start` ("zero", or a "random" point of the ball),
     the others random; a broken point is left alone. In l1 a run goes through balls of 3, 2 and 1
     times the radius. Of each point the perturbation of least margin is returned, and verified.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `generator`: a `torch.Generator`, the source of all random draws.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     check_ball(ball)

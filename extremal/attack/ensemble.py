@@ -34,7 +34,7 @@ Attack = Callable[[nn.Module, Dataset, Ball, torch.Generator], AttackResult]
 class AccuracyCurve:
     """Robust accuracy at each radius: the share of points whose smallest found radius is larger."""
 
-    norm: str
+    norm: str  # of the balls: "l1", "l2" or "linf"
     radii: Tensor  # (m,) float64, as asked for
     accuracy: Tensor  # (m,) float64
     radius: Tensor  # (n,) float64: smallest radius found for each point, inf where none
@@ -43,7 +43,15 @@ class AccuracyCurve:
 def everything(
     net: nn.Module, data: Dataset, ball: Ball, generator: torch.Generator
 ) -> AttackResult:
-    """`run` on a data set, with the closed forms where the data's source is a mixture."""
+    """`run` on a data set, with the closed forms where the data's source is a mixture.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `data`: a `Dataset`; its points are attacked, and its own box is not used.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; the data must lie in the box.
+    - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
+    """
     mixture = known_clusters(data)
     group = data.group if mixture is not None else None
     return run(
@@ -62,7 +70,15 @@ def everything(
 def published(
     net: nn.Module, data: Dataset, ball: Ball, generator: torch.Generator
 ) -> AttackResult:
-    """`published_pgd` on a data set: l2 without a box."""
+    """`published_pgd` on a data set: l2 without a box.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `data`: a `Dataset`; its points are attacked, and its own box is not used.
+    - `ball`: a `Ball` in l2 without a box; any other is a ValueError.
+    - `generator`: not used, since the attack draws nothing; any value is taken.
+    """
     _check.require(ball.norm == "l2", "norm", "be 'l2' for the published attack", ball.norm)
     _check.require(ball.box is None, "box", "be None for the published attack", ball.box)
     return published_pgd(net, data.x, data.y, radius=ball.radius)
@@ -82,6 +98,16 @@ def accuracy_curve(
     Radii are taken in ascending order, and a point broken at one is not attacked at a larger one,
     so that the accuracy never rises. A point found broken by less than the radius it was attacked
     with counts as broken at the radii between, too.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `data`: a `Dataset`; its points are attacked, and stay in its box if it has one.
+    - `radii`: one or more numbers, at least 0, in any order; the result keeps that order.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
+    - `attack`: function of (net, data, ball, generator) that returns an `AttackResult`:
+      `everything` (the default), `published` or your own.
+    - `generator`: a `torch.Generator`, handed to `attack` at every radius.
     """
     _check.choice("norm", norm, NORMS)
     _check.generator("generator", generator)
@@ -142,6 +168,19 @@ def run(
     class; ten times as many trials of the random search. Full linear steps and closed forms have no
     budget, and do not look at it. `batch` is the number of points at a time. Progress counts points
     and attacks.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
+    - `radius`: of the ball, at least 0; one number or one a point (n,).
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `mixture`: `GaussianClusters` with both classes -1 and +1, or None where it is not known.
+    - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1, or None; needs a `mixture`.
+    - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)
@@ -184,6 +223,16 @@ def minimal(
     `shortest`, which has no budget and does not look at `steps`; against any other network
     `boundary` with `steps` steps toward each likely class. `batch` is the number of points at a
     time.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)

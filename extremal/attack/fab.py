@@ -187,6 +187,18 @@ def boundary(
     found. `start` (n, dim) are points to begin with, such as another attack's: those that are
     broken bound the search. No perturbation is larger than `farthest`, by default ten times the
     largest norm of a point.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `steps`: of each run toward each target, at least 1; 100 by default.
+    - `generator`: a `torch.Generator`, the source of all random draws; unused with one restart.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)

@@ -45,6 +45,17 @@ def random_search(
     gives up all. A set has 80 % of the coordinates at first, and half as many each time after
     0.1, 0.5, 2, 5, 10, 20, 40, 60, 80 % of the `steps` trials. A point leaves once it is broken.
     Where this breaks points that gradient attacks did not, do not believe the gradients.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `steps`: trials for each point, at least 1; 5000 by default.
+    - `generator`: a `torch.Generator`, the source of all random draws.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     check_ball(ball)

@@ -33,6 +33,10 @@ def average_direction(mixture: GaussianClusters) -> Tensor:
     The attack on (x, y) is x - y r d_0; it breaks the average classifier F of an orthonormal
     mixture near r = 1/sqrt(K) (Min & Vidal 2024, Theorem 1), and averaged features in general (Li
     et al. 2025: epsilon along -sum over J_+ + sum over J_-).
+
+    Arguments:
+
+    - `mixture`: `GaussianClusters` with both classes -1 and +1; anything else is a ValueError.
     """
     _check_mixture(mixture)
     toward = mixture.labels.double() @ mixture.centers
@@ -47,6 +51,11 @@ def center_directions(
     `group` (n,) holds the k; each item is (n, dim). Min & Vidal 2024, Section C.4; it breaks the
     subclass classifier F^(p), p >= 2, near r = sqrt(2)/2. The classes may differ in size: the
     smaller one's points then meet some l twice.
+
+    Arguments:
+
+    - `mixture`: `GaussianClusters` with both classes -1 and +1; anything else is a ValueError.
+    - `dtype`: of the directions; float64 by default.
     """
     group = _checked_group(mixture, group)
     centers = mixture.centers.to(group.device, dtype)
@@ -76,6 +85,16 @@ def ray_attack(
     `directions` is one (dim,) or (n, dim) tensor or an iterable of them, ||u|| the ball's norm, and
     the step is cut by the box. Kept is the shortest step that breaks the point, else the one of
     least margin. One direction is in memory at a time.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `fractions`: of the radius that are tried, one or more in (0, 1]; five by default, 0.25 to 1.
+    - `name`: of the attack in the result; "ray" by default.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     """
     y = check_points(net, x, y)
     check_ball(ball)
@@ -111,7 +130,18 @@ def mixture_attack(
     *,
     batch: int = BATCH,
 ) -> AttackResult:
-    """The worst of both closed forms; without the subclasses `group`, of d_0 alone."""
+    """The worst of both closed forms; without the subclasses `group`, of d_0 alone.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), -1 / +1; others are a ValueError.
+    - `mixture`: `GaussianClusters` with both classes -1 and +1; anything else is a ValueError.
+    - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1 of the class `y`, or None.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    """
     y = check_points(net, x, y)
     check_ball(ball)
     signed = bool((y.abs() == 1).all())
@@ -190,7 +220,13 @@ def _check_direction(direction: Tensor, x: Tensor) -> None:
 
 
 def known_clusters(data: Dataset) -> GaussianClusters | None:
-    """What made the data, where it has the closed forms and the data have their labels."""
+    """What made the data, where it has the closed forms and the data have their labels.
+
+    Arguments:
+
+    - `data`: a `Dataset`; None is returned unless its `source` is `GaussianClusters` with classes
+      -1 and +1 in as many coordinates, and its labels are -1 / +1.
+    """
     if not two_classes(data.source) or not data.signed:
         return None
     clusters: GaussianClusters = data.source

@@ -129,6 +129,12 @@ def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: in
     Li & Li 2025, Table 2, gives the names and no formula. d starts at zero; each step goes along
     the steepest descent of the ball's norm, with lengths that fall evenly to zero and add up to
     three radii. The point of least gap is returned; norm and box are checked in float64.
+
+    Arguments:
+
+    - `x`: points (n, dim) to attack, finite, in the guide's dtype.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `steps`: of the descent, at least 1; more steps are shorter ones; 40 by default.
     """
     check_ball(ball)
     _check.matrix("x", x)
@@ -182,6 +188,16 @@ def pgd(
     perhaps as one of few that differs from it by a thousandth. Every result is verified on the
     network itself, and a point that is broken in the search but not there is searched again with
     the network as it is.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `generator`: a `torch.Generator`, the source of all random draws; may be None from "zero".
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     check_ball(ball)
@@ -210,6 +226,15 @@ def published_pgd(
     """The attack of Min & Vidal 2024, Figure 2e: l2, no box, 2000 steps of 0.1, start at zero.
 
     The settings are those of the authors' published code.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `radius`: of the l2 ball, at least 0; one number or one a point (n,).
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     ball = Ball("l2", radius)
     return pgd(net, x, y, ball=ball, steps=2000, step=0.1, batch=batch, progress=progress)
@@ -230,6 +255,17 @@ def radii_pgd(
 
     The result's radius is infinite where a point stands at all of them. Only what the search breaks
     is verified, so that 15 radii cost little more than one. Progress counts points and radii.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `radii`: of the l2 balls, at least 0, in any order; the smallest is tried first.
+    - `steps`: of the descent at each radius, at least 1.
+    - `step`: the l2 length of a step, at least 0, the same at every radius.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     _check.instance("radii", radii, Iterable, "be a sequence of numbers")

@@ -146,6 +146,11 @@ def surrogate_network(net: nn.Module, x: Tensor) -> nn.Module:
     after training from a small start; where all of those are silent it asks the whole network,
     whose small outputs and gradients lead on. What the search finds is verified on the network
     itself.
+
+    Arguments:
+
+    - `net`: the network, a `torch.nn.Module`; it is not changed.
+    - `x`: the points, or any tensor of their dtype: its values are not looked at.
     """
     whole = float64_copy(net).to(x.dtype)
     if not isinstance(net, PReLUNet) or net.hidden_bias is not None:

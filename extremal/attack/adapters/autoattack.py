@@ -63,6 +63,17 @@ def auto_attack(
     meet `batch` points before the next ones come.
 
     Needs `pip install extremal[autoattack]`.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
+    - `radius`: of the ball, one number above 0.
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `generator`: a `torch.Generator`, the source of all random draws.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     ball = Ball(norm, _check.number("radius", radius, above=0.0), box)

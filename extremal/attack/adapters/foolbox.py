@@ -43,6 +43,18 @@ def foolbox_attack(
     options are in those units. A one-output network has two logits. `batch` points at a time.
 
     Needs `pip install extremal[foolbox]`.
+
+    Arguments:
+
+    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `options`: keyword arguments of the class; only where `attack` is a name.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf"; `attack` must be of it.
+    - `radius`: of the ball, one number above 0; None (the default) for the smallest found.
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `generator`: a `torch.Generator`, the source of all random draws.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     _check.choice("norm", norm, NORMS)

@@ -20,7 +20,13 @@ from extremal.attack.surrogate import surrogate_network
 
 
 class Flat(nn.Module):
-    """A network of inputs (n, *shape), such as images, as one of vectors (n, dim)."""
+    """A network of inputs (n, *shape), such as images, as one of vectors (n, dim).
+
+    Arguments:
+
+    - `net`: a `torch.nn.Module` that takes inputs (n, *shape).
+    - `shape`: sizes of one input, such as (1, 28, 28); dim is their product.
+    """
 
     def __init__(self, net: nn.Module, shape: Sequence[int]) -> None:
         super().__init__()
@@ -57,6 +63,10 @@ def as_module(net: nn.Module) -> nn.Module:
     Inputs are flattened to (n, dim). One output f becomes (-f/2, f/2), whose softmax is the
     logistic sigmoid of f; its labels -1 / +1 become 0 / 1 (`class_labels`). Parameters are shared
     with `net`.
+
+    Arguments:
+
+    - `net`: a `torch.nn.Module` from points (n, dim) to outputs (n,) or (n, C), C >= 2.
     """
     return _Logits(_check.module("net", net))
 
@@ -65,6 +75,10 @@ def class_labels(y: Tensor) -> Tensor:
     """Labels for `as_module`, (n,) int64: -1 / +1 as 0 / 1, classes 0..C-1 as they are.
 
     Labels that are all 1 may be of either kind, and stay 1 in both.
+
+    Arguments:
+
+    - `y`: labels (n,), whole numbers of any dtype: -1 / +1 or 0..C-1.
     """
     _check.instance("y", y, Tensor, "be a tensor of labels")
     y = _check.labels("y", y, count=len(y))

@@ -49,6 +49,14 @@ def linear_steps(
     and nothing else goes there). Deterministic. `batch` is the number of (point, target) pairs at a
     time. Neurons of no effect are left out at first, but not for points that only the others break.
     Any other network is a ValueError.
+
+    Arguments:
+
+    - `net`: a `PReLUNet` or a `Grouped` one; it is not changed.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     check_ball(ball)

@@ -71,6 +71,15 @@ def shortest(
     linear steps just under the radius found, as long as they succeed; and last linearised steps on
     the network itself. Deterministic. `batch` is the number of points at a time; not less than
     the default one, it grows where only a few neurons matter. Any other network is a ValueError.
+
+    Arguments:
+
+    - `net`: a `PReLUNet` or a `Grouped` one; it is not changed.
+    - `x`: points (n, dim) to attack, finite, float32 or float64.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     check_shallow(net)
