@@ -178,7 +178,7 @@ def run(
     - `radius`: of the ball, at least 0; one number or one a point (n,).
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
     - `mixture`: `GaussianClusters` with both classes -1 and +1, or None where it is not known.
-    - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1, or None; needs a `mixture`.
+    - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1, or None; needs `mixture`.
     - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
