@@ -111,7 +111,13 @@ def _check_group(group: object, count: int) -> None:
 
 
 def checked_box(box: object, x: Tensor) -> Box:
-    """The box, once its ends are known to be finite, in order and around the points."""
+    """The box, once its ends are known to be finite, in order and around the points.
+
+    Arguments:
+
+    - `box`: (low, high), two numbers with low < high or two (dim,) tensors with low <= high.
+    - `x`: (n, dim), points that must lie inside; ends that are tensors get their dtype and device.
+    """
     rule = f"be a pair (low, high) of numbers or of ({x.shape[1]},) tensors"
     _check.require(isinstance(box, tuple) and len(box) == 2, "box", rule, box)
     assert isinstance(box, tuple)

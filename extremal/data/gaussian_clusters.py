@@ -102,6 +102,12 @@ def correlated_centers(dim: int, count: int, cosine: float) -> Tensor:
 
     The symmetric root of the Gram matrix (1 - c) I + c 1 1^T, which exists for cosines c from
     -1/(count - 1) to 1.
+
+    Arguments:
+
+    - `dim`: the number of coordinates of a centre; those beyond `count` are 0.
+    - `count`: the number of centres, 2 to `dim`.
+    - `cosine`: c, the inner product of each pair; 0 makes the centres orthonormal.
     """
     _check.integer("dim", dim, minimum=1)
     _check.integer("count", count, minimum=2)
@@ -114,7 +120,15 @@ def correlated_centers(dim: int, count: int, cosine: float) -> Tensor:
 
 
 def random_centers(dim: int, count: int, rank: int, *, generator: torch.Generator) -> Tensor:
-    """Unit vectors (count, dim), uniform on the sphere of the first `rank` axes."""
+    """Unit vectors (count, dim), uniform on the sphere of the first `rank` axes.
+
+    Arguments:
+
+    - `dim`: the number of coordinates of a centre; those beyond `rank` are 0.
+    - `count`: the number of centres, 1 or more; it may exceed `rank`.
+    - `rank`: the number of axes that the centres lie in, 2 to `dim`.
+    - `generator`: the torch.Generator that random numbers are drawn from.
+    """
     _check.integer("dim", dim, minimum=1)
     _check.integer("count", count, minimum=1)
     _check.integer("rank", rank, minimum=2)

@@ -203,6 +203,10 @@ def load(
     their SHA-256 is checked every time. `progress` is False, True for a bar on the standard error,
     or a function of (what, done, total), in megabytes. "mnist": 60,000 and 10,000 images of 784
     pixels, pixels / 255.
+
+    Arguments:
+
+    - `name`: "digits" (needs no file), "mnist", "fashion-mnist" or "cifar10".
     """
     _check.choice("name", name, DATASETS)
     row = DATASETS[name]
@@ -214,6 +218,10 @@ def published_split(train: Dataset) -> tuple[Dataset, Dataset]:
 
     The authors train on the first 50,000 of its 60,000 images, "test" on the last 10,000, and
     divide pixels by 256 [A: found in their code; the paper does not say it]. x is k/256 exactly.
+
+    Arguments:
+
+    - `train`: MNIST's training set, the first of `load("mnist")`; another size is refused.
     """
     _check.instance("train", train, Dataset, "be a Dataset")
     rule = "be MNIST's training set of 60,000 images"

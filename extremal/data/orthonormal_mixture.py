@@ -25,6 +25,11 @@ class OrthogonalClusters(GaussianClusters):
     `norms` (K,) replaces the features' length, in units of sqrt(dim), and `cosine` makes them
     nearly orthogonal, with one inner product for all pairs. They lie along the first axes, or, with
     a `generator`, in a random position (the Q factor of a Gaussian matrix).
+
+    Arguments:
+
+    - `dim`: d, the number of coordinates of a point; at least `positive` + `negative`.
+    - `sigma`: the noise's standard deviation in each coordinate, 0 or more; 1 by default.
     """
 
     def __init__(
@@ -94,6 +99,11 @@ class OrthonormalMixture(GaussianClusters):
 
     The centres are the first K coordinate axes, or, with a `generator`, a random orthonormal
     system (the Q factor of a Gaussian matrix).
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); 0 or more.
     """
 
     def __init__(

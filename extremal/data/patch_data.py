@@ -25,6 +25,10 @@ class PatchData:
 
     A point is flat, (P d,), with classes 0..k-1. Networks that sum over patches do not see their
     order.
+
+    Arguments:
+
+    - `noise`: the noise's standard deviation in each coordinate, 0 or more.
     """
 
     def __init__(

@@ -32,6 +32,12 @@ class ManifoldCells:
 
     So there are 2^k cells, or 2^(k+1) on the sphere, and points of different cells are at least
     `separation` apart in l2, whatever d is.
+
+    Arguments:
+
+    - `kind`: the manifold, "sphere", "torus" or "smooth".
+    - `rotated`: True (the default) for a random frame, False for the first axes.
+    - `generator`: the torch.Generator that random numbers are drawn from.
     """
 
     def __init__(
@@ -127,6 +133,13 @@ def separated_points(
 
     A draw that is nearer to an earlier point of the other class is drawn again. float64, box (0,
     1). Where the points do not fit it is a ValueError.
+
+    Arguments:
+
+    - `count`: the number of points, 2 or more, so that both classes are there.
+    - `dim`: d, the number of coordinates of a point; 1 or more.
+    - `norm`: the norm that distances are measured in, "linf" (the default), "l2" or "l1".
+    - `generator`: the torch.Generator that random numbers are drawn from.
     """
     _check.integer("count", count, minimum=2)
     _check.integer("dim", dim, minimum=1)
@@ -162,6 +175,11 @@ class LatticeCells:
     all cells (the idea of Theorem 4.3; the construction is ours).
 
     Labels are +1 for half of the cells, drawn by `generator`.
+
+    Arguments:
+
+    - `dim`: d, the number of coordinates of a point; 2 or more if `linear`, else 1 or more.
+      More than 2^20 cells are refused.
     """
 
     def __init__(

@@ -32,6 +32,10 @@ def load_features(path: str | os.PathLike[str]) -> Dataset:
     The box is low and high, numbers or (dim,). x is float64 where the file has it so, else
     float32. Nothing in the file is executed; one that is missing, broken or without x and y is a
     ValueError.
+
+    Arguments:
+
+    - `path`: the file, whose name ends in .safetensors or .npz.
     """
     file = as_path(path)
     rule = f"name a file that ends in {' or '.join(KINDS)}"
@@ -78,9 +82,9 @@ class ImageFolder:
     `interpolation` is how they are resized.
     """
 
-    classes: tuple[str, ...]
-    files: tuple[Path, ...]
-    y: Tensor  # (n,)
+    classes: tuple[str, ...]  # names, in the order of their numbers
+    files: tuple[Path, ...]  # n images
+    y: Tensor  # (n,), the class 0..C-1 of each file
     interpolation: Interpolation = "bicubic"
 
     def __len__(self) -> int:
@@ -100,6 +104,10 @@ def image_folder(
     Other files, and what begins with a dot, are passed over. A class without any image is an error,
     since it would shift the numbers of all that follow. `interpolation`, "bicubic" or "bilinear",
     is how images are resized when they are read; they are smoothed first where they shrink.
+
+    Arguments:
+
+    - `path`: the folder that holds a folder for each class, two or more.
     """
     _check.choice("interpolation", interpolation, _FILTERS)
     root = as_path(path)
@@ -129,6 +137,14 @@ def load_folder(
     """All images of an `image_folder` as points x (n, 3 size^2) in [0, 1], planes one by one.
 
     float32, 12 size^2 bytes an image: 12 KB at size 32, 0.6 MB at 224.
+
+    Arguments:
+
+    - `path`: the folder that holds a folder for each class, two or more.
+    - `size`: pixels of a side after resizing, 1 or more; 32 by default.
+    - `interpolation`: how images are resized, "bicubic" (the default) or "bilinear".
+    - `progress`: False, True for a bar on the standard error, or a function of (what, done, total),
+      in images.
     """
     _check.integer("size", size, minimum=1)
     return _loaded(image_folder(path, interpolation=interpolation), size, progress)
@@ -145,6 +161,14 @@ def load_split(
 
     Classes are known by their names and numbered as in `train`. Some may be missing in `test`; one
     that `train` lacks is a ValueError.
+
+    Arguments:
+
+    - `path`: the folder that holds `train` and `test`.
+    - `size`: pixels of a side after resizing, 1 or more; 32 by default.
+    - `interpolation`: how images are resized, "bicubic" (the default) or "bilinear".
+    - `progress`: False, True for a bar on the standard error, or a function of (what, done, total),
+      in images, for `train` and then for `test`.
     """
     _check.integer("size", size, minimum=1)
     root = as_path(path)

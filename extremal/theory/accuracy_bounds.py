@@ -43,6 +43,14 @@ def average_attack_bound(
     with d_0 = (sqrt(K1) mu_+ - sqrt(K2) mu_-)/sqrt(K). Min & Vidal 2024, Theorem 1, eq. 20-25. The
     poster prints the step as +(1 + rho)/sqrt(K) d_0 for all samples: no step that ignores the label
     breaks both classes (F < 0 at mu_k + v and F > 0 at mu_l + v contradict each other).
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `version`: which of the bounds above is used, "paper" (the default) or "sharp".
     """
     mix = mixture(dim, positive, negative, spread)
     excess = number("excess", excess, minimum=0.0)
@@ -70,6 +78,14 @@ def average_robust_bound(
     is a wedge, and an attack of size r crosses one of its two lines, at distances 1/sqrt(K) and
     1/sqrt(K_own) from the centre, only if the noise along that line's normal exceeds rho/sqrt(K);
     each has probability Q(x) <= exp(-x^2/2)/2. `average_accuracy` has the exact value.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `version`: which of the tails above is used, "paper" (the default), "proof" or "sharp".
     """
     mix = mixture(dim, positive, negative, spread)
     slack = number("slack", slack, minimum=0.0, maximum=1.0)
@@ -103,6 +119,15 @@ def subclass_robust_bound(
     the sign, so a broken sample always has <-mu_k, eps> + ||relu(eps)||_p >= delta / sqrt(2) over
     the opposing centres. Its indices "K_1+1 <= l <= K_2" run to K. `subclass_accuracy_lower` has
     an exponent without 1/K^2, and holds for p >= 1 at any radius.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `p`: the power of the pReLU, 2 or more; the bound is the same for each.
+    - `version`: which of the tails above is used, "paper" (the default), "poster" or "proof".
     """
     mix = mixture(dim, positive, negative, spread)
     slack = number("slack", slack, minimum=0.0, maximum=math.sqrt(2.0))
@@ -144,6 +169,14 @@ def subclass_attack_bound(
     Lipschitz constants sqrt(K)) bounds the two cases of eq. 47 by exp(-3 K E) and, for
     delta > sqrt(2) only, exp(-0.57 K E): together below 4 exp(-E) for K >= 2.
     `subclass_accuracy_upper` has an exponent without 1/K^2.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `version`: which of the bounds above is used, "paper" (the default) or "proof".
     """
     mix = mixture(dim, positive, negative, spread)
     excess = number("excess", excess, above=0.0)
@@ -165,6 +198,12 @@ def tail_probability(threshold: float, dim: int, spread: float) -> float:
     """Return P(|<mu, eps>| > t) exactly, eps ~ N(0, alpha^2/D I) and mu a unit vector.
 
     It is erfc(t sqrt(D) / (alpha sqrt(2))), accurate relative to itself far into the tail.
+
+    Arguments:
+
+    - `threshold`: t, 0 or more.
+    - `dim`: D, the number of coordinates of a point; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
     """
     return math.erfc(_standard(threshold, dim, spread) / math.sqrt(2.0))
 
@@ -175,6 +214,12 @@ def tail_bound(threshold: float, dim: int, spread: float) -> float:
     Min & Vidal 2024, Lemma 3, eq. 10, where C is "some constant". For Gaussians 1/2 is the largest
     that holds for all t, and then the factor 2 is not needed: Q(x) <= exp(-x^2/2)/2 for x >= 0
     gives exp(-C D t^2 / alpha^2). The bound says nothing where it is 1 or more.
+
+    Arguments:
+
+    - `threshold`: t, 0 or more.
+    - `dim`: D, the number of coordinates of a point; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
     """
     return 2.0 * math.exp(-TAIL_CONSTANT * _standard(threshold, dim, spread) ** 2)
 
@@ -202,6 +247,15 @@ def average_clean_bound(
             from it, so the poster's 2 is right as well
 
     `average_accuracy` has the exact value.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `version`: which of the tails above is used, "paper" (the default), "poster", "proof" or
+      "sharp".
     """
     mix = mixture(dim, positive, negative, spread)
     tails = {
@@ -236,6 +290,14 @@ def subclass_clean_bound(
     reach 1 + <mu_k, eps>, so a chi-squared variable with at most K degrees of freedom to reach
     D/(2 alpha^2), and Chernoff's bound for that is below the poster's for K >= 3; K = 2 is `F`.
     `subclass_accuracy_lower` knows p and is closer wherever the paper's version says anything.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `version`: which of the tails above is used, "paper" (the default), "poster" or "proof".
     """
     mix = mixture(dim, positive, negative, spread)
     terms = max(positive, negative) + 1

@@ -40,6 +40,14 @@ def field(
     For other data the gradient flow has the inner product with u; weights="cosine" is eq. 5 to the
     letter. The sum belongs to the sum of exponential losses: the mean divides by n, the logistic
     loss by 2.
+
+    Arguments:
+
+    - `w`: (h, D), one neuron's weights in each row, none of them all 0; only directions count.
+    - `x`: (n, D), the training points.
+    - `y`: (n,), their labels, -1 or +1.
+    - `p`: the power of the pReLU, 1 or more.
+    - `weights`: "inner", <x_i, u> as above (the default), or "cosine", cos(x_i, w) in its place.
     """
     x = matrix("x", x)
     w = matrix("w", w, columns=x.shape[1])
@@ -61,6 +69,13 @@ def projected_field(w: Tensor, x: Tensor, y: Tensor, p: float) -> Tensor:
 
     Min & Vidal 2024, eq. 6: d/dt w_j/||w_j|| is close to sign(v_j(0)) times this while all neurons
     are small (`alignment_error` says how close and how long).
+
+    Arguments:
+
+    - `w`: (h, D), one neuron's weights in each row, none of them all 0; only directions count.
+    - `x`: (n, D), the training points.
+    - `y`: (n,), their labels, -1 or +1.
+    - `p`: the power of the pReLU, 1 or more.
     """
     pull = field(w, x, y, p)
     u = directions(w)
@@ -72,6 +87,14 @@ def cosine_drift(w: Tensor, target: Tensor, x: Tensor, y: Tensor, p: float) -> T
 
     <P_w^perp x^(p)(w), target>/||target||, straight from the field; a negative neuron's is minus
     this. `target` has shape (D,). Min & Vidal 2024, eq. 67 and 83 without their error term.
+
+    Arguments:
+
+    - `w`: (h, D), one neuron's weights in each row, none of them all 0; only directions count.
+    - `target`: (D,), not all 0; the cosine with it is what changes.
+    - `x`: (n, D), the training points.
+    - `y`: (n,), their labels, -1 or +1.
+    - `p`: the power of the pReLU, 1 or more.
     """
     flow = projected_field(w, x, y, p)
     target = vector("target", target, size=flow.shape[1])
@@ -96,6 +119,11 @@ def average_drift(z: Tensor, p: float) -> Tensor:
     Min & Vidal 2024, the display before eq. 75. The printed one has 1/K and then no factor;
     mu_+ = sum mu_k / sqrt(K1) has norm 1, so 1/sqrt(K1) is right. Where all z_k > 0 it is
     p (g_p(2; z) - g_p(1; z)) / sqrt(K1) with `power_product`.
+
+    Arguments:
+
+    - `z`: (h, K1), <mu_k, u> of each neuron (row) and centre of its class; rows of norm 1.
+    - `p`: the power of the pReLU, 1 or more.
     """
     z = matrix("z", z)
     unit_rows("z", z)
@@ -124,6 +152,12 @@ def average_drift_sign(w: Tensor, centers: Tensor, p: float, tolerance: float = 
     Hence eq. 74's infimum must be a supremum over the span, and negative, for p >= 3. "Small" is
     delta < 1 - sqrt(1 - 1/K1): nearer than that all z_k are positive. Proof outside of the span:
     sum z^2 <= 1 only adds to g_p(2) - g_p(1), and active opposing centres only to the drift.
+
+    Arguments:
+
+    - `w`: (D,), the neuron's weights, not all 0; only the direction counts.
+    - `centers`: (K1, D), the centres of its class; that they are orthonormal is not checked.
+    - `p`: the power of the pReLU, 1 or more.
     """
     centers = matrix("centers", centers)
     w = vector("w", w, size=centers.shape[1])
@@ -147,6 +181,13 @@ def center_drift(z: Tensor, y: Tensor, index: int, p: float) -> Tensor:
     p c^(p-1) (1 - c^2) - p c sum_{l != k, z_l > 0} y_l z_l^p, c = z_k, for a centre k of the
     positive class; z (h, K) are the coordinates along all centres, sum z^2 <= 1, and y (K,) the
     labels. Min & Vidal 2024, the display after eq. 86, which has + for the - of the sum.
+
+    Arguments:
+
+    - `z`: (h, K), <mu_l, u> of each neuron (row) and centre; above 0 in the column `index`.
+    - `y`: (K,), the centres' labels, -1 or +1.
+    - `index`: k, the column (from 0) of the centre that the cosine is with; its label must be +1.
+    - `p`: the power of the pReLU, 1 or more.
     """
     z = matrix("z", z)
     y = signs("y", y, count=z.shape[1]).to(z.dtype)
@@ -168,6 +209,10 @@ def center_drift_floor(cosine: float, p: float) -> float:
     along one other centre of the class. For p > 2 it is positive exactly for sqrt(2)/2 < c < 1, so
     eq. 8 of Min & Vidal 2024 holds for delta < 1 - sqrt(2)/2. For p = 2 it is 0, and for p < 2
     eq. 8 fails at any distance: with p = 1, sqrt(.98) mu_1 + sqrt(.02) mu_2 drifts away from mu_1.
+
+    Arguments:
+
+    - `p`: the power of the pReLU, 2 or more.
     """
     c = number("cosine", cosine, above=0.0, maximum=1.0)
     p = number("p", p, minimum=2.0)
@@ -180,6 +225,12 @@ def power_product(q: float, z: Tensor, p: float) -> float:
 
     Min & Vidal 2024, Lemma 5: convex in q with its minimum at (p+1)/2, strictly unless all z_i are
     equal. The lemma says "nonnegative", but 0^q has no value for q < 0: a zero is an absent entry.
+
+    Arguments:
+
+    - `q`: the first sum's power, any number.
+    - `z`: (n,), numbers above 0.
+    - `p`: the power of the pReLU, 1 or more.
     """
     q = number("q", q)
     p = number("p", p, minimum=1.0)

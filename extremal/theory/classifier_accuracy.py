@@ -36,6 +36,15 @@ def subclass_accuracy_lower(
     normal with one entry an opposing centre. Proof: if d breaks a sample of centre k, relu(z) >= z
     and the triangle inequality give ||relu(eps)||_p - <mu_k, eps> >= 1 - r/r_c over the opposing
     centres; the left side is 1/r_c-Lipschitz in eps and has mean at most s m.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `p`: the power of the pReLU, 1 or more.
+    - `radius`: the l2 size of the attack, 0 or more; 0, the default, is clean accuracy.
     """
     mix = mixture(dim, positive, negative, spread)
     p = number("p", p, minimum=1.0)
@@ -61,6 +70,15 @@ def subclass_accuracy_upper(
     r r_c from the sample's centre and shares r r_c l among the opposing ones (p < 2) or gives it to
     one (p >= 2); the sample survives only if the own outputs' l_p norm exceeds the opposing ones',
     and the difference is sqrt(l_own^2 + l^2)-Lipschitz with mean at most -gap.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `p`: the power of the pReLU, 1 or more.
+    - `radius`: the l2 size of the attack, 0 or more.
     """
     mix = mixture(dim, positive, negative, spread)
     p = number("p", p, minimum=1.0)
@@ -115,6 +133,15 @@ def average_error(
 
     The two classes are weighted by their shares. For K1 = K2 = 1 it is also the error of F^(p) for
     every p, which then has the same sign as F.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `radius`: the l2 size of the attack, 0 or more; 0, the default, is the clean error.
+    - `attack`: "worst" (the default), the best attack of that size, or "d0", the step of Theorem 1.
     """
     wedges = _wedges(mixture(dim, positive, negative, spread), radius, attack)
     error = sum(
@@ -135,6 +162,15 @@ def average_accuracy(
     """Return the exact accuracy of F at `radius`, 1 - `average_error`, accurate relative to itself.
 
     P(Z1 > -h, Z2 > -k), computed without the subtraction: far beyond 1/sqrt(K) it is tiny.
+
+    Arguments:
+
+    - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `radius`: the l2 size of the attack, 0 or more; 0, the default, is clean accuracy.
+    - `attack`: "worst" (the default), the best attack of that size, or "d0", the step of Theorem 1.
     """
     wedges = _wedges(mixture(dim, positive, negative, spread), radius, attack)
     accuracy = sum(share * _beyond(-h, -k, -overlap) for share, h, k, overlap in wedges)

@@ -33,6 +33,11 @@ def averaged_radius(
     K1 v + K2 u < K1, and has u/sqrt(K1). If the negative one meets the line, it has
     (v - u + 1)/sqrt(K), which is small enough for v <= u; else u < K1/K is. If neither does,
     K1 v + K2 u < min(K1, K2), which contradicts u > sqrt(K1/K) and v > sqrt(K2/K).
+
+    Arguments:
+
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
     """
     own = integer("positive", positive, minimum=1)
     other = integer("negative", negative, minimum=1)
@@ -71,7 +76,13 @@ def decoupled_radius(opposing: int, threshold: float) -> float:
 
 
 def averaging_scale(dim: int, count: int) -> float:
-    """Return sqrt(d/k), the radius at which averaged features lose all robust accuracy."""
+    """Return sqrt(d/k), the radius at which averaged features lose all robust accuracy.
+
+    Arguments:
+
+    - `dim`: d, the number of coordinates of a point; 1 or more.
+    - `count`: k, the number of clusters of both classes together; 1 or more.
+    """
     return math.sqrt(integer("dim", dim, minimum=1) / integer("count", count, minimum=1))
 
 
@@ -84,6 +95,11 @@ def average_radius(positive: int, negative: int) -> float:
 
     From a centre mu_k of a class with K_own centres the two lines that bound the class are at
     1/sqrt(K) and 1/sqrt(K_own), the first always nearer. Min & Vidal 2024, Remark 2.
+
+    Arguments:
+
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
     """
     total = integer("positive", positive, minimum=1) + integer("negative", negative, minimum=1)
     return 1.0 / math.sqrt(total)
@@ -105,6 +121,11 @@ def subclass_radius(opposing: int, p: float) -> float:
     opposing ones; min a^2 + ||b||_2^2 with ||b||_p <= l ||b||_2, l = `stretch`, is 1/(1 + l^2).
     The class's own other centres don't enter: attacking them can't lower F^(p). They do with noise,
     to the sample's advantage. A mixture's classes have K_opp = K2 and K1: for p < 2 they differ.
+
+    Arguments:
+
+    - `opposing`: K_opp, the number of centres of the other class; 1 or more.
+    - `p`: the power of the pReLU, 1 or more.
     """
     opposing = integer("opposing", opposing, minimum=1)
     return 1.0 / math.hypot(1.0, stretch(opposing, p))
@@ -117,6 +138,12 @@ def unavoidable_error(positive: int, negative: int, radius: float) -> float:
     smaller class with one of the other: mu_k + eps and mu_l + eps are sqrt(2) apart for every eps,
     and their midpoint can have one sign only. A constant classifier reaches it. Min & Vidal 2025
     (poster): sqrt(2)/2 is the largest robustness without loss of clean accuracy.
+
+    Arguments:
+
+    - `positive`: K1, the number of subclasses with label +1; 1 or more.
+    - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `radius`: the l2 size of the attack, 0 or more.
     """
     smaller = min(
         integer("positive", positive, minimum=1), integer("negative", negative, minimum=1)

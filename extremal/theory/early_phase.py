@@ -37,6 +37,14 @@ def growth_rate(
 
     So averages grow faster for p < 2 and centres for p > 2. ||w||^2 and the contribution
     |v| ||w|| grow at 2 g.
+
+    Arguments:
+
+    - `own`: the number of centres of the neuron's class; 1 to `subclasses`.
+    - `subclasses`: the number of centres of both classes together.
+    - `p`: the power of the pReLU, 1 or more.
+    - `at`: where the neuron points, "average" (its class average) or "center" (one centre).
+    - `loss`: "exp" (the default, q = 1) or "logistic" (q = 1/2).
     """
     own = integer("own", own, minimum=1)
     subclasses = integer("subclasses", subclasses, minimum=1)
@@ -54,6 +62,10 @@ def onset_time(scale: float, rate: float) -> float:
 
     The leading order, for scale -> 0, of the time at which the loss leaves its first plateau: the
     alignment before it and the number of neurons change it by O(1)/rate.
+
+    Arguments:
+
+    - `rate`: g, the growth of log ||w|| in a unit of time (`growth_rate`); above 0.
     """
     scale = number("scale", scale, above=0.0, maximum=1.0)
     return -math.log(scale) / number("rate", rate, above=0.0)
@@ -68,8 +80,8 @@ class SmallNorms:
     """Until `time`: max_j ||w_j||^2 <= norm_squared and |f| <= output on the training points."""
 
     time: float
-    norm_squared: float
-    output: float
+    norm_squared: float  # the bound on every neuron's squared norm
+    output: float  # the bound on |f|
 
 
 @dataclass(frozen=True)
@@ -77,8 +89,8 @@ class AlignmentError:
     """Until `time`: ||d/dt w_j/||w_j|| - rate sign(v_j) P_perp x^(p)(w_j)|| <= error for all j."""
 
     time: float
-    rate: float
-    error: float
+    rate: float  # the flow's speed: 1 (exp) or 1/2 (logistic), divided by samples for a mean
+    error: float  # the bound on the distance of the two velocities, 0 or more
 
 
 def small_norms(
@@ -95,6 +107,15 @@ def small_norms(
     t <= log(1/(sqrt(h) eps)) / (4 K rate), K = `samples`. Min & Vidal 2024, Lemma 4, whose proof
     uses only ||x_k|| <= 1. Raises ValueError where its hypothesis eps <= 1/(4 sqrt(h) M^2) fails,
     or where eps >= 1/sqrt(h), which leaves no time.
+
+    Arguments:
+
+    - `scale`: eps, the factor of the initial weights, w_j(0) = scale w_j0; above 0.
+    - `width`: h, the number of neurons; 1 or more.
+    - `norm`: M, a bound on all ||w_j0||; above 0.
+    - `samples`: K, the number of training points, each of norm at most 1; 1 or more.
+    - `loss`: "exp" (the default, rate 1) or "logistic" (rate 1/2).
+    - `reduction`: "sum" of the losses (the default), or their "mean": rate divided by K.
     """
     scale = number("scale", scale, above=0.0)
     root = math.sqrt(integer("width", width, minimum=1))
@@ -121,6 +142,16 @@ def alignment_error(
     error = rate * 4 eps sqrt(h) M^2 K p, until the time of `small_norms`, under its hypothesis.
     Min & Vidal 2024, Lemma 1, eq. 60 (for `rate` see the top of this file). At the kinks of p = 1
     gamma must be the same subgradient on both sides.
+
+    Arguments:
+
+    - `scale`: eps, the factor of the initial weights, w_j(0) = scale w_j0; above 0.
+    - `width`: h, the number of neurons; 1 or more.
+    - `norm`: M, a bound on all ||w_j0||; above 0.
+    - `samples`: K, the number of training points, each of norm at most 1; 1 or more.
+    - `p`: the power of the pReLU, 1 or more.
+    - `loss`: "exp" (the default, rate 1) or "logistic" (rate 1/2).
+    - `reduction`: "sum" of the losses (the default), or their "mean": rate divided by K.
     """
     p = number("p", p, minimum=1.0)
     small = small_norms(scale, width, norm, samples, loss, reduction)
@@ -134,6 +165,14 @@ def alignment_scale(drift: float, width: int, norm: float, samples: int, p: floa
     eps_0 = |Delta| / (8 sqrt(h) M^2 K p): half of the drift Delta (of `average_drift` or
     `center_drift_floor`) then remains. Min & Vidal 2024, proof of Theorem 2, before eq. 69, 72, 85;
     with a negative Delta, as for p >= 3, the printed eps_0 misses its absolute value.
+
+    Arguments:
+
+    - `drift`: Delta, of either sign but not 0.
+    - `width`: h, the number of neurons; 1 or more.
+    - `norm`: M, a bound on all ||w_j0||; above 0.
+    - `samples`: K, the number of training points, each of norm at most 1; 1 or more.
+    - `p`: the power of the pReLU, 1 or more.
     """
     drift = number("drift", drift)
     require(drift != 0.0, "drift", "differ from 0", drift)
@@ -150,6 +189,12 @@ def slope_gap(
 
     exp(-y f), log(1 + exp(-y f)) and 2 log(1 + exp(-y f)). Min & Vidal 2024, Lemma 6, eq. 57: true
     for the first and the third. For the logistic loss it is 1/2 at f = 0, above the bound 0.
+
+    Arguments:
+
+    - `prediction`: f, the network's output, any number.
+    - `label`: y, -1 or +1.
+    - `loss`: "exp", "logistic" or "doubled logistic", in the order above.
     """
     f = number("prediction", prediction)
     require(label in {-1, 1}, "label", "be -1 or +1", label)

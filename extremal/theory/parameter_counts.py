@@ -23,12 +23,12 @@ class Order:
     c of an exponential, None where the sources do not say.
     """
 
-    side: Literal["upper", "lower"]
+    side: Literal["upper", "lower"]  # at most, or at least, so many parameters
     shape: str
     value: float
-    source: str
+    source: str  # paper and theorem
     exponential: bool = False
-    logarithms: bool = False
+    logarithms: bool = False  # whether logarithmic factors are left out
     constant: float | None = None
     rate: float | None = None
 
@@ -48,6 +48,12 @@ def training_parameters(side: Literal["upper", "lower"], count: int, dim: int) -
     """Return the order of the parameters for zero robust training error on N points in d dims.
 
     At most O~(N d) (Theorem 2.2), at least Omega(sqrt(N d)) (Theorem 2.3).
+
+    Arguments:
+
+    - `side`: "upper", parameters that are enough, or "lower", parameters that are needed.
+    - `count`: N, the number of training points; 1 or more.
+    - `dim`: d, the number of coordinates of a point; 1 or more.
     """
     choice("side", side, ("upper", "lower"))
     size = integer("count", count, minimum=1) * integer("dim", dim, minimum=1)
@@ -67,6 +73,13 @@ def generalisation_parameters(
     exp(O(d)) and exp(Omega(d)) in general (Theorems 3.3 and 3.4); exp(Omega(d)) also for linearly
     separable data (Theorem 4.3), whose clean error O(d) parameters make small; exp(O(k)) and
     exp(Omega(k)) on a manifold of `intrinsic` dimension k (Theorems 5.5 and 5.8).
+
+    Arguments:
+
+    - `side`: "upper", parameters that are enough, or "lower", parameters that are needed.
+    - `case`: the data, "general", "linear" (linearly separable) or "manifold".
+    - `dim`: d, the number of coordinates of a point; 1 or more.
+    - `intrinsic`: k, 1 to `dim`; needed for "manifold" and ignored otherwise.
     """
     choice("side", side, ("upper", "lower"))
     choice("case", case, ("general", "linear", "manifold"))
@@ -93,18 +106,32 @@ def clean_parameters(dim: int) -> Order:
     """Return the order of the parameters for a low clean error on linearly separable data, O(d).
 
     Here the constant is known: one neuron, d weights and a bias.
+
+    Arguments:
+
+    - `dim`: d, the number of coordinates of a point; 1 or more.
     """
     size = integer("dim", dim, minimum=1)
     return Order("upper", "(d + 1)", float(size + 1), "Li et al. 2022, Section 4", constant=1.0)
 
 
 def ratio_lipschitz(separation: float) -> float:
-    """Return 1/eps = 2 / separation, a Lipschitz constant of f* for sets 2 eps apart."""
+    """Return 1/eps = 2 / separation, a Lipschitz constant of f* for sets 2 eps apart.
+
+    Arguments:
+
+    - `separation`: 2 eps, the least distance of points of different classes; above 0.
+    """
     return 2.0 / number("separation", separation, above=0.0)
 
 
 def ratio_radius(separation: float) -> float:
-    """Return eps = separation / 2: f* keeps each point's class at every radius below it."""
+    """Return eps = separation / 2: f* keeps each point's class at every radius below it.
+
+    Arguments:
+
+    - `separation`: 2 eps, the least distance of points of different classes; above 0.
+    """
     return number("separation", separation, above=0.0) / 2.0
 
 
@@ -113,6 +140,12 @@ def memoriser_parameters(count: int, dim: int, norm: str = "linf") -> int:
 
     In linf, of 2 N d neurons with a weight and a bias each, N with 2 d weights and a bias, and N
     weights of the output; in l1 a further layer of N neurons with a weight and a bias.
+
+    Arguments:
+
+    - `count`: N, the number of points that are memorised; 1 or more.
+    - `dim`: d, the number of coordinates of a point; 1 or more.
+    - `norm`: the norm of the attack, "linf" (the default) or "l1".
     """
     choice("norm", norm, ("linf", "l1"))
     points, size = integer("count", count, minimum=1), integer("dim", dim, minimum=1)
@@ -126,6 +159,12 @@ def grid_nodes_needed(separation: float, radius: float, dim: int) -> int:
     """Return side^d, the nodes of the grid on which f* stays robust at an linf radius.
 
     1/(side - 1) <= eps - radius is enough (see `models.ratio_side`).
+
+    Arguments:
+
+    - `separation`: 2 eps, the least distance of points of different classes; above 0.
+    - `radius`: the linf size of the attack, from 0 to below eps.
+    - `dim`: d, the number of coordinates of a point; 1 or more.
     """
     room = ratio_radius(separation) - number("radius", radius, minimum=0.0)
     require(room > 0, "radius", f"be below half the separation, {separation / 2:g}", radius)

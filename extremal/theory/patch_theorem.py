@@ -49,6 +49,13 @@ def patch_window(
     `robust` is |J_R|, `dense` |J_NR|, `radius` the l-inf epsilon, `q` the smoothed ReLU's power.
     The talk assumes alpha >> beta and sum alpha^tau << sum beta^tau for some tau; these
     inequalities are ours, found on prototypes, with tau = q.
+
+    Arguments:
+
+    - `robust`: |J_R|, the number of patches with a robust feature; 1 or more.
+    - `dense`: |J_NR|, the number of patches with a non-robust feature; 1 or more.
+    - `alpha`: the strength of the robust features, above 0.
+    - `beta`: the strength of the non-robust features, above 0.
     """
     few, many = integer("robust", robust, minimum=1), integer("dense", dense, minimum=1)
     strong, weak = number("alpha", alpha, above=0.0), number("beta", beta, above=0.0)
@@ -105,6 +112,13 @@ def patch_assumptions(
     others are those of `patch_window`. Each quotient is taken where it is least: `stronger` and
     `learnable` at the least alpha, `denser` at the largest alpha and the least beta, `breakable` at
     the largest beta.
+
+    Arguments:
+
+    - `robust`: |J_R|, the number of patches with a robust feature; 1 or more.
+    - `dense`: |J_NR|, the number of patches with a non-robust feature; 1 or more.
+    - `radius`: epsilon, the l-inf size of the attack; above 0.
+    - `q`: the power of the smoothed ReLU, 1 or more.
     """
     few, many = integer("robust", robust, minimum=1), integer("dense", dense, minimum=1)
     strong, weak = _ends("alpha", alpha), _ends("beta", beta)

@@ -20,8 +20,8 @@ class Bound:
     1e-40 is and how far a vacuous bound is from saying something.
     """
 
-    side: Literal["lower", "upper"]
-    tail: float
+    side: Literal["lower", "upper"]  # whether the accuracy is bounded from below or above
+    tail: float  # 0 or more; from 1 on the bound says nothing
     radius: float
 
     @property

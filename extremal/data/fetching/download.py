@@ -205,6 +205,15 @@ def fetch(
     each only good files are taken, and what a source gave is written to the cache, whole or not at
     all, so that a spoilt or cut cached file is replaced. Where some file can't be had, or the cache
     can't be written, which is seen before any source is asked, it is a `DataError`.
+
+    Arguments:
+
+    - `name`: the data set's name, which is its folder's and stands in errors and on the bar.
+    - `files`: the wanted files, each a `File` with its name, size in bytes and SHA-256.
+    - `sources`: where missing files are had, such as a `Mirror`; may be empty.
+    - `cache`: the folder of all fetched data; None for the one that `cache_folder` names.
+    - `progress`: False, True for a bar on the standard error, or a function of (what, done, total),
+      in megabytes.
     """
     stored = cache_folder(cache) / name
     bar = Bar(name, _megabytes(sum(file.size for file in files)), progress)
