@@ -19,13 +19,25 @@ def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
     y f(x) for one output and labels -1 / +1; f_y(x) - max over t != y of f_t(x) for several outputs
     and labels 0..C-1.
+
+    Arguments:
+
+    - `net`: any module from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     """
     _check_pair(net, x)
     return output_margins(net(x), y)
 
 
 def output_margins(out: Tensor, y: Tensor) -> Tensor:
-    """The margins (n,) of a network's outputs, (n,) or (n, C) with C >= 2."""
+    """The margins (n,) of a network's outputs, (n,) or (n, C) with C >= 2.
+
+    Arguments:
+
+    - `out`: outputs of one of these shapes; others are refused.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    """
     check_outputs(out)
     y = _labels_for(out, y)
     if out.ndim == 1:
@@ -35,7 +47,12 @@ def output_margins(out: Tensor, y: Tensor) -> Tensor:
 
 
 def check_outputs(out: Tensor) -> None:
-    """Require outputs of shape (n,), or (n, C) with C >= 2: one column could mean either kind."""
+    """Require outputs of shape (n,), or (n, C) with C >= 2: one column could mean either kind.
+
+    Arguments:
+
+    - `out`: the tensor to look at; a wrong shape is a ValueError.
+    """
     good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
     rule = "have shape (n,) for one output (squeeze it), or (n, C) for C >= 2"
     _check.require(good, "net(x)", rule, f"shape {tuple(out.shape)}")
@@ -46,6 +63,12 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
 
     By hand for a `PReLUNet` or a `PatchCNN`, by autograd for any other module. Where two foreign
     outputs tie, one of them is taken.
+
+    Arguments:
+
+    - `net`: any module from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     """
     _check_pair(net, x)
     if isinstance(net, HasInputGradient):
@@ -58,7 +81,12 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
 
 
 def float64_copy(net: nn.Module) -> nn.Module:
-    """A float64 copy of a network in evaluation mode; the original is left as it is."""
+    """A float64 copy of a network in evaluation mode; the original is left as it is.
+
+    Arguments:
+
+    - `net`: any module. The parameters of its copy are frozen (they ask for no gradient).
+    """
     twin = copy.deepcopy(_check.module("net", net)).double().eval()
     for parameter in twin.parameters():
         parameter.requires_grad_(False)

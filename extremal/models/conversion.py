@@ -30,6 +30,11 @@ def from_authors(path: str | os.PathLike[str], p: float) -> PReLUNet:
     A state dict of `center` (1, D), `prelulayer.W` (D, h), `output_net.weight` (C, h) and
     `output_net.bias` (C,): hidden values relu(<w_j, x - c>)^p / (||w_j|| ||x - c||)^(p-1). Only
     tensors are read from the file: PyTorch's weights-only reader runs no code in it.
+
+    Arguments:
+
+    - `path`: of the checkpoint; a ValueError if it can't be read or has other parts.
+    - `p`: the power that the network was trained with, at least 1.
     """
     p = _check.number("p", p, minimum=1.0)
     state = _state(as_path(path))

@@ -19,6 +19,11 @@ class SmoothedReLU(nn.Module):
     """0 for z <= 0, z^q / (q rho^(q-1)) up to rho, then z - (1 - 1/q) rho: smooth for q > 1.
 
     Allen-Zhu & Li 2023; value and slope meet at rho, where the slope is 1.
+
+    Arguments:
+
+    - `q`: the power of the lower part, at least 1; q = 1 is the plain ReLU.
+    - `rho`: where the linear part begins, above 0.
     """
 
     def __init__(self, q: float, rho: float) -> None:
@@ -55,6 +60,17 @@ class PatchCNN(nn.Module):
 
     `filters` (classes, width, dim) hold the w_ir, drawn N(0, std^2); points are flat, (n, P dim)
     for any P. Li & Li 2025; nothing else is learned.
+
+    Arguments:
+
+    - `classes`: how many outputs, at least 2; labels are 0..classes-1.
+    - `width`: how many filters each class has.
+    - `dim`: how many coordinates a patch has.
+    - `q`: the power of the `SmoothedReLU`, at least 1 (default 2).
+    - `rho`: where the linear part of the `SmoothedReLU` begins, above 0 (default 5).
+    - `std`: the filters' standard deviation at the start, above 0 (default 1e-3).
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
 
     filters: nn.Parameter
@@ -129,6 +145,16 @@ class PReLUConv2d(nn.Module):
     patch's norm to the power p - 1: 1-homogeneous in the input and in `weight` (outputs, inputs, 3,
     3), so that layers can be stacked. p = 1 is a convolution without bias and a ReLU. A zero patch
     gives zero. Weights are uniform in +-sqrt(6 / fan-in), drawn by `generator`.
+
+    Arguments:
+
+    - `inputs`: how many channels the images have.
+    - `outputs`: how many channels the result has, one for each neuron w_j.
+    - `p`: the power of the activation, any real number of at least 1.
+    - `stride`: places between two patches; the result's sides are those of the image divided by it,
+      rounded up (default 1).
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
 
     def __init__(
@@ -175,6 +201,14 @@ class ConvPReLU(nn.Module):
 
     Takes flat points (n, c h w) of images of `shape` (c, h, w) minus a `center` of as many entries
     (none: zero). The first layer keeps the image's size, each later one halves it.
+
+    Arguments:
+
+    - `channels`: how many channels each layer gives, one number a layer, at least one.
+    - `p`: the power of the activation, any real number of at least 1.
+    - `outputs`: how many outputs: 1 for labels -1 / +1, C for labels 0..C-1.
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
 
     center: Tensor

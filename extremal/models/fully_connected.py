@@ -26,7 +26,12 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 
 
 class PowerReLU(nn.Module):
-    """relu(s)^p of each entry, any real p >= 1: the polynomial ReLU, not normalised by weights."""
+    """relu(s)^p of each entry, any real p >= 1: the polynomial ReLU, not normalised by weights.
+
+    Arguments:
+
+    - `p`: the power, any real number of at least 1.
+    """
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -80,6 +85,15 @@ def mlp(
     A number `init` is the standard deviation of Gaussian weights, with biases zero; "default" is
     PyTorch's: weights and biases uniform in +-1/sqrt(fan-in). Layers are drawn from first to last,
     weights before biases, all by `generator`.
+
+    Arguments:
+
+    - `dim`: how many coordinates a point has.
+    - `widths`: how many neurons each hidden layer has, such as (100, 100).
+    - `outputs`: how many outputs: 1 (the default) for labels -1 / +1, C for labels 0..C-1.
+    - `bias`: whether all linear layers have biases, the last one too (default True).
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
     sizes = _sizes(dim, widths)
     _check.integer("outputs", outputs, minimum=1)
@@ -101,6 +115,14 @@ class PReLULayer(nn.Module):
 
     `neurons` (outputs, inputs) holds the w_j. The layer is 1-homogeneous in them and p-homogeneous
     in x. A neuron w_j = 0 gives zero and has a zero gradient. `init` is as in `mlp`.
+
+    Arguments:
+
+    - `inputs`: how many coordinates x has.
+    - `outputs`: how many neurons the layer has.
+    - `p`: the power of the activation, any real number of at least 1.
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
 
     def __init__(
@@ -146,6 +168,15 @@ class DeepPReLU(nn.Module):
 
     One layer without either is a `PReLUNet`, and with a number s for `init` the one that
     Gaussian(s) draws.
+
+    Arguments:
+
+    - `dim`: how many coordinates a point has.
+    - `widths`: how many neurons each pReLU layer has, such as (100, 100); at least one layer.
+    - `p`: the power of the activation, any real number of at least 1.
+    - `outputs`: how many outputs: 1 (the default) for labels -1 / +1, C for labels 0..C-1.
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
 
     def __init__(

@@ -160,6 +160,10 @@ def ratio_side(separation: float, radius: float) -> int:
 
     A node with a value of the wrong sign is at least eps = separation / 2 away from a point, so
     that the interpolant holds up to eps minus the spacing: 1/(side - 1) <= eps - radius.
+
+    Arguments:
+
+    - `separation`: the linf distance between the two classes, above 0.
     """
     size = _check.number("separation", separation, above=0.0)
     _check.number("radius", radius, minimum=0.0)
@@ -169,7 +173,13 @@ def ratio_side(separation: float, radius: float) -> int:
 
 
 def ratio_grid(ratio: DistanceRatio, radius: float) -> GridNet:
-    """f* of sets in the unit cube as a ReLU network that is robust at `radius` on all points."""
+    """f* of sets in the unit cube as a ReLU network that is robust at `radius` on all points.
+
+    Arguments:
+
+    - `ratio`: f* as a `DistanceRatio` of the norm linf, with all its points in [0, 1]^dim; the grid
+      that it needs may have 2^22 nodes at most.
+    """
     _check.instance("ratio", ratio, DistanceRatio, "be a DistanceRatio")
     _check.require(ratio.norm == "linf", "ratio", "be of the norm linf", ratio.norm)
     inside = all(bool(((part >= 0) & (part <= 1)).all()) for part in ratio.buffers())

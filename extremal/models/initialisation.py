@@ -15,14 +15,18 @@ from extremal import _check
 class Weights:
     """Weights of a shallow network: shapes (width, dim), (outputs, width), (width,), (outputs,)."""
 
-    neurons: Tensor
-    votes: Tensor
-    hidden_bias: Tensor
-    bias: Tensor
+    neurons: Tensor  # (width, dim): the w_j of `PReLUNet`
+    votes: Tensor  # (outputs, width): what each neuron adds to each output
+    hidden_bias: Tensor  # (width,): of the neurons
+    bias: Tensor  # (outputs,): of the outputs
 
 
 class Initialisation(Protocol):
-    """Anything that draws `Weights` in float64 from a generator."""
+    """Anything that draws `Weights` in float64 from a generator.
+
+    A protocol: any class with such a `draw` will do. It can't be made itself, so that it takes no
+    `args` or `kwargs`.
+    """
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
         """Weights of `width` neurons on `dim` inputs, with votes on `outputs` outputs."""
@@ -36,7 +40,7 @@ class Gaussian:
     Min & Vidal 2024, Section 5.1, with std = 1e-7.
     """
 
-    std: float
+    std: float  # above 0: the standard deviation of each weight
 
     def __post_init__(self) -> None:
         _check.number("std", self.std, above=0.0)
@@ -108,9 +112,9 @@ class Blocks:
     are N(0, bias_std^2), or zero. Li et al. 2025 keep these votes fixed: `net.freeze("votes")`.
     """
 
-    std: float
-    bias_std: float = 0.0
-    vote: float = 1.0
+    std: float  # above 0: the standard deviation of each entry of a neuron
+    bias_std: float = 0.0  # at least 0: the standard deviation of each hidden bias
+    vote: float = 1.0  # above 0: the size of each vote
 
     def __post_init__(self) -> None:
         _check.number("std", self.std, above=0.0)
@@ -137,10 +141,10 @@ class Blocks:
 class Explicit:
     """Given weights; biases default to zero."""
 
-    neurons: Tensor
-    votes: Tensor
-    hidden_bias: Tensor | None = None
-    bias: Tensor | None = None
+    neurons: Tensor  # (width, dim): the w_j of `PReLUNet`
+    votes: Tensor  # (outputs, width): what each neuron adds to each output
+    hidden_bias: Tensor | None = None  # (width,): used where the network has hidden biases
+    bias: Tensor | None = None  # (outputs,): used where the network has output biases
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
         """Return the given weights after checking their shapes; nothing random is drawn."""

@@ -44,6 +44,10 @@ def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
 
     Where that fails it is a `FileError`, a ValueError with the path and the reason. A `note` is
     kept in the file for `load_with_note`.
+
+    Arguments:
+
+    - `net`: the network; any other kind is refused.
     """
     core = net.net if isinstance(net, Grouped) else net
     known = isinstance(core, PReLUNet)
@@ -86,7 +90,12 @@ def load(path: str | Path) -> nn.Module:
 
 
 def load_with_note(path: str | Path) -> tuple[nn.Module, str]:
-    """A network as `load` reads it, and the note that was saved with it, or ""."""
+    """A network as `load` reads it, and the note that was saved with it, or "".
+
+    Arguments:
+
+    - `path`: a file, or the name of a network that comes with the package, as in `load`.
+    """
     file = as_path(path)
     if not file.is_file() and str(path) in included_networks():
         net, note = load_with_note(shipped_file(str(path)))

@@ -19,6 +19,11 @@ class NearestCentre(nn.Module):
     f_{+1} - f_{-1}. N (d + 1) parameters for N centres. Between one centre of each class the
     boundary is the plane half way, so that each centre keeps its class in l2 up to half the
     distance to the nearest foreign one: no classifier holds farther for both.
+
+    Arguments:
+
+    - `centers`: points (N, d), finite; kept in float64.
+    - `labels`: the class of each centre (N,): both of -1 and +1, or all of 0..C-1 with C >= 2.
     """
 
     centers: Tensor

@@ -45,17 +45,17 @@ class Reduction:
     between summed and stored contributions, which rounding leaves.
     """
 
-    p: float
-    preparation: Preparation
+    p: float  # the power of both networks
+    preparation: Preparation  # of the inputs of both networks
     kept: Tensor  # (width,) bool: merged (or left alone) rather than dropped
-    mass: Tensor
-    offset: Tensor
-    gap: Tensor
-    shift: Tensor
-    target: Tensor
-    residue: Tensor
-    residue_offset: Tensor
-    constant: Tensor
+    mass: Tensor  # (outputs, width)
+    offset: Tensor  # (width,)
+    gap: Tensor  # (width,)
+    shift: Tensor  # (width,)
+    target: Tensor  # (width,)
+    residue: Tensor  # (outputs, width')
+    residue_offset: Tensor  # (width',): the offsets of the smaller network's neurons
+    constant: Tensor  # (outputs,): how far the two networks' constants differ
 
     def bound(self, radius: float = 1.0, center: Tensor | None = None) -> float:
         """An upper bound on max_o |f_o(x) - f'_o(x)| over ||x - center|| <= radius.
@@ -88,6 +88,10 @@ def polar(net: PReLUNet) -> Polar:
     """The neurons of a network in polar form; a zero neuron has direction and contribution zero.
 
     For p = 1 a zero neuron with a hidden bias is the constant v relu(b), which goes to `constant`.
+
+    Arguments:
+
+    - `net`: a `PReLUNet`; it is left as it is.
     """
     with torch.no_grad():
         w, v = net.neurons.double(), net.votes.double()
@@ -115,6 +119,11 @@ def reduced_networks(net: PReLUNet, tolerances: Iterable[float]) -> Iterator[PRe
     whose `bound` counts both and holds for any ball. Neurons that are silent on the whole ball of
     norm 1 (offset <= -1) are dropped, however large they are beyond it. The result's parameters are
     frozen: trained, it would be another network than its `reduction` describes.
+
+    Arguments:
+
+    - `net`: a `PReLUNet`; it is left as it is.
+    - `tolerances`: numbers of at least 0, at least one of them, as described above.
     """
     old = polar(net)
     mass = old.contributions.abs()

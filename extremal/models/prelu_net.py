@@ -56,10 +56,10 @@ class ParameterGradient:
     """Gradients of a scalar in a network's parameters (None where it has none), and f itself."""
 
     out: Tensor  # (n,) where outputs == 1, else (n, outputs)
-    neurons: Tensor
-    votes: Tensor
-    hidden_bias: Tensor | None
-    bias: Tensor | None
+    neurons: Tensor  # (width, dim)
+    votes: Tensor  # (outputs, width)
+    hidden_bias: Tensor | None  # (width,)
+    bias: Tensor | None  # (outputs,)
 
 
 class PReLUNet(nn.Module):
@@ -75,6 +75,19 @@ class PReLUNet(nn.Module):
 
     Internally f = sum_j (v_j ||w_j||) relu(s_j)^p with s_j = <z, u_j> + b_j/||w_j|| and
     u_j = w_j/||w_j||, so that no power of a small weight is formed.
+
+    Arguments:
+
+    - `dim`: how many coordinates a point has.
+    - `width`: how many hidden neurons there are.
+    - `p`: the power of the activation, any real number of at least 1. The default is 1.
+    - `outputs`: how many outputs: 1 (the default) for labels -1 / +1, C for labels 0..C-1.
+    - `bias`: whether there are output biases (default False).
+    - `hidden_bias`: whether the hidden neurons have biases (default False).
+    - `preparation`: a `Preparation` of inputs; None leaves them as they are.
+    - `init`: draws the first weights, such as `Kaiming()`; None means `Gaussian(1e-7)`.
+    - `dtype`: floating-point type of the weights, float32 by default.
+    - `generator`: a `torch.Generator` that all random draws come from.
     """
 
     neurons: nn.Parameter

@@ -29,6 +29,12 @@ class DistanceRatio(nn.Module):
     A, -1 on B, and 1/eps-Lipschitz in its norm: its derivative in the two distances a and b has
     absolute sum 2/(a + b), and a + b >= 2 eps. So every point of A and B keeps its class at each
     radius below eps; at eps itself f* may be 0.
+
+    Arguments:
+
+    - `positive`: the points of A (m, dim), finite; kept in float64.
+    - `negative`: the points of B (k, dim), none of which is in A.
+    - `norm`: the norm that distances are measured in, "linf" (the default), "l2" or "l1".
     """
 
     positive: Tensor
@@ -92,6 +98,12 @@ class Memoriser(nn.Module):
     6 N d + 2 N parameters in linf and 6 N d + 4 N in l1 (`parameter_count`), and two or three
     hidden layers; `explicit` is that network with dense matrices. Li et al. 2022, Theorem 2.2, has
     O~(N d); the construction for these norms is ours.
+
+    Arguments:
+
+    - `data`: a `Dataset` with points of at least two classes.
+    - `radius`: at least 0 and below half the classes' separation.
+    - `norm`: the norm that distances are measured in, "linf" (the default) or "l1".
     """
 
     points: Tensor
@@ -196,13 +208,25 @@ def cover_network(data: Dataset, radius: float, reach: float, norm: Norm = "linf
     the memoriser's radius is `radius` + `reach`: below half the separation. On a k-dimensional
     manifold a cover has about (size / reach)^k points, however many coordinates there are: d exp(k)
     parameters (Li et al. 2022, Theorem 5.5), and no robust error on all that is covered.
+
+    Arguments:
+
+    - `data`: a `Dataset` with points of at least two classes.
+    - `norm`: the norm that distances are measured in, "linf" (the default) or "l1".
     """
     _check.number("radius", radius, minimum=0.0)
     return Memoriser(data.take(cover(data, reach, norm)), radius + reach, norm)
 
 
 def cover(data: Dataset, reach: float, norm: Norm = "linf") -> Tensor:
-    """Places (m,) of a greedy cover: the first points that no earlier one of their class covers."""
+    """Places (m,) of a greedy cover: the first points that no earlier one of their class covers.
+
+    Arguments:
+
+    - `data`: a `Dataset`; the places are rows of it.
+    - `reach`: the distance up to which a point covers others of its class, at least 0.
+    - `norm`: the norm that distances are measured in, "linf" (the default), "l2" or "l1".
+    """
     _check.instance("data", data, Dataset, "be a Dataset")
     _check.number("reach", reach, minimum=0.0)
     _check.choice("norm", norm, POWERS)
@@ -298,7 +322,11 @@ _BLOCK_DISTANCES = 1 << 24  # distances that are computed at a time
 
 @runtime_checkable
 class KnowsRadii(Protocol):
-    """A network whose construction proves radii at which points keep their class."""
+    """A network whose construction proves radii at which points keep their class.
+
+    A protocol: any network with such a `proven_radii` will do. It can't be made itself, so that it
+    takes no `args` or `kwargs`.
+    """
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
         """Radii (n,) within which each point of x (n, dim) provably has class y; 0 where none."""

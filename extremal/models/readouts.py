@@ -17,6 +17,10 @@ class Representation(nn.Module):
     Of a network with a method `hidden` (`PReLUNet`, `DeepPReLU`, `ConvPReLU`) that is what it
     returns; an `nn.Sequential` is run up to its last `nn.Linear`. G is the map whose inverse images
     Li & Li 2025 call robust or non-robust features, by how the network was trained.
+
+    Arguments:
+
+    - `net`: of one of these two kinds; others, and a lone linear layer, are refused.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -40,7 +44,14 @@ class Representation(nn.Module):
 
 
 def gap_gradient(represent: nn.Module, x: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-    """||G(x) - wanted||_2 for each point, (n,), and the gradient of half its square in x."""
+    """||G(x) - wanted||_2 for each point, (n,), and the gradient of half its square in x.
+
+    Arguments:
+
+    - `represent`: the map G, a module from points (n, dim) to (n, width).
+    - `x`: points (n, dim).
+    - `wanted`: the representation that each point should have (n, width).
+    """
     with torch.enable_grad():
         point = x.detach().requires_grad_(True)
         missing = represent(point) - wanted
@@ -49,7 +60,13 @@ def gap_gradient(represent: nn.Module, x: Tensor, wanted: Tensor) -> tuple[Tenso
 
 
 def represented(represent: nn.Module, x: Tensor) -> Tensor:
-    """G(x), (n, width), without a graph, if it is one finite vector for each point."""
+    """G(x), (n, width), without a graph, if it is one finite vector for each point.
+
+    Arguments:
+
+    - `represent`: the map G, a module from points (n, dim) to (n, width).
+    - `x`: points (n, dim).
+    """
     _check.module("represent", represent)
     with torch.no_grad():
         found = represent(x)
@@ -68,6 +85,11 @@ class Grouped(nn.Module):
     groups is the group of the argmax over outputs, and the margin of the result is the best own
     output minus the best foreign one. With `signed=True` and two groups the result has one output,
     best of group 1 minus best of group 0, for labels -1 / +1.
+
+    Arguments:
+
+    - `net`: any module with several outputs (n, C).
+    - `signed`: whether to give one output for labels -1 / +1 (default False: one for each group).
     """
 
     groups: Tensor

@@ -22,6 +22,12 @@ def decoupled_classifier(clusters: GaussianClusters, *, threshold: float = 0.25)
     One neuron for each cluster, whose bias filters the noise of its own and of the others (Li et
     al. 2025, "There exists the robust solution"). The talk gives no biases: thresholds from 0.2247
     to 0.2929 have the largest radius, see `theory.decoupled_radius`.
+
+    Arguments:
+
+    - `clusters`: `GaussianClusters` with labels -1 and +1, both of them; their centres and labels
+      are used.
+    - `threshold`: in [0, 1], a share of ||mu_j||^2: a larger one filters more noise (default 0.25).
     """
     signs = _signs(clusters)
     share = _check.number("threshold", threshold, minimum=0.0, maximum=1.0)
@@ -36,6 +42,11 @@ def averaged_classifier(
 
     The two neurons that feature averaging degenerates into (Li et al. 2025), with `biases`
     (b_+, b_-) in units of the features' mean squared length.
+
+    Arguments:
+
+    - `clusters`: `GaussianClusters` with labels -1 and +1, both of them; their centres and labels
+      are used.
     """
     signs = _signs(clusters)
     rule = "be a pair of numbers"
@@ -51,6 +62,10 @@ def summed(net: PReLUNet, signs: Tensor) -> PReLUNet:
 
     `signs` (outputs,) holds +1 or -1 for each. The result is a network of one output with the same
     neurons, so that all attacks and certificates apply; `Grouped` is the reading by argmax.
+
+    Arguments:
+
+    - `net`: a `PReLUNet` with several outputs; its weights are copied.
     """
     _check.instance("net", net, PReLUNet, "be a PReLUNet")
     weight = _signs_of(signs, net.outputs).to(net.votes)
@@ -75,6 +90,11 @@ class LogOdds(nn.Module):
 
     A fine-label network's softmax read as a binary one: the objective of the attack that Li et al.
     2025 run on it, as -log of the true group's probability falls with y times this.
+
+    Arguments:
+
+    - `net`: any module with several outputs (n, C), read as logits.
+    - `signs`: +1 or -1 for each output (C,), both of them present.
     """
 
     signs: Tensor
@@ -132,6 +152,12 @@ def average_classifier(
     (I_plus, I_minus) of disjoint non-empty sets of neurons, and `weights` (width,) the lambda >= 0
     with squares summing to sqrt(K1) over I_plus and to sqrt(K2) over I_minus. By default two
     neurons. A neuron in no subset is zero.
+
+    Arguments:
+
+    - `mixture`: an `OrthonormalMixture`; its centres and labels are used.
+    - `width`: how many neurons there are; None means as few as `subsets` allow.
+    - `dtype`: floating-point type of the weights, float64 by default.
     """
     _check_mixture(mixture)
     directions = torch.stack([mixture.average(1), mixture.average(-1)])
@@ -154,6 +180,13 @@ def subclass_classifier(
     Min & Vidal 2024, eq. 2, by the second statement of the Claim: `subsets` are K disjoint
     non-empty sets of neurons, and `weights` (width,) the lambda >= 0 with squares summing to 1 over
     each. By default one neuron for each centre.
+
+    Arguments:
+
+    - `mixture`: an `OrthonormalMixture`; its centres and labels are used.
+    - `p`: the power of the activation, any real number of at least 1.
+    - `width`: how many neurons there are; None means as few as `subsets` allow.
+    - `dtype`: floating-point type of the weights, float64 by default.
     """
     _check_mixture(mixture)
     sums = torch.ones(mixture.count, dtype=torch.float64)
@@ -167,6 +200,10 @@ class BayesClassifier(nn.Module):
     The classifier of least clean error; the sign is that of the difference of sums in Min & Vidal
     2025, and the logarithm keeps it finite. As `spread` goes to 0 it becomes, up to scale, the
     best positive inner product minus the best negative one, which is what spread = 0 gives here.
+
+    Arguments:
+
+    - `mixture`: an `OrthonormalMixture`; its centres, classes and `spread` are used.
     """
 
     centers: Tensor
@@ -196,7 +233,12 @@ class BayesClassifier(nn.Module):
 
 
 def bayes_classifier(mixture: OrthonormalMixture) -> BayesClassifier:
-    """The Bayes classifier of a mixture, computed by log-sum-exp."""
+    """The Bayes classifier of a mixture, computed by log-sum-exp.
+
+    Arguments:
+
+    - `mixture`: an `OrthonormalMixture`; its centres, classes and `spread` are used.
+    """
     return BayesClassifier(mixture)
 
 

@@ -29,8 +29,8 @@ class TwoLayerForm:
     weights: Tensor  # (C, h)
     constant: Tensor  # (C,)
     groups: Tensor  # (C,)
-    p: float
-    preparation: Preparation
+    p: float  # the power of the activation, at least 1
+    preparation: Preparation  # what is done to points first
     signed: bool  # labels are -1 / +1
 
     @property
@@ -96,24 +96,46 @@ class TwoLayerForm:
 
 
 def is_shallow(net: nn.Module) -> bool:
-    """Whether a network has a `TwoLayerForm` form: a PReLUNet, or a `Grouped` PReLUNet."""
+    """Whether a network has a `TwoLayerForm` form: a PReLUNet, or a `Grouped` PReLUNet.
+
+    Arguments:
+
+    - `net`: any module.
+    """
     return isinstance(net.net if isinstance(net, Grouped) else net, PReLUNet)
 
 
 def inner_network(net: nn.Module) -> PReLUNet:
-    """The `PReLUNet` of a network for which `is_shallow` holds."""
+    """The `PReLUNet` of a network for which `is_shallow` holds.
+
+    Arguments:
+
+    - `net`: a `PReLUNet`, which is returned itself, or a `Grouped` one.
+    """
     inner = net.net if isinstance(net, Grouped) else net
     assert isinstance(inner, PReLUNet)
     return inner
 
 
 def with_readout_of(inner: PReLUNet, net: nn.Module) -> nn.Module:
-    """Another `PReLUNet` with the same outputs, read as `net` reads its own."""
+    """Another `PReLUNet` with the same outputs, read as `net` reads its own.
+
+    Arguments:
+
+    - `inner`: the `PReLUNet` to be read, with as many outputs as that of `net`.
+    - `net`: a `PReLUNet` or a `Grouped` one: `inner` is grouped where it is.
+    """
     return Grouped(inner, net.groups, signed=net.signed) if isinstance(net, Grouped) else inner
 
 
 def as_two_layer_form(net: nn.Module, dtype: torch.dtype = torch.float64) -> TwoLayerForm | None:
-    """The `TwoLayerForm` of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network."""
+    """The `TwoLayerForm` of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network.
+
+    Arguments:
+
+    - `net`: any module; it is left as it is.
+    - `dtype`: floating-point type of the result, float64 by default; norms are taken in float64.
+    """
     inner = net.net if isinstance(net, Grouped) else net
     if not isinstance(inner, PReLUNet):
         return None
@@ -138,6 +160,12 @@ def as_two_layer_form(net: nn.Module, dtype: torch.dtype = torch.float64) -> Two
 
 
 def group_margins(out: Tensor, own: Tensor) -> Tensor:
-    """The best own output minus the best foreign one, (n,), for outputs and mask (n, C)."""
+    """The best own output minus the best foreign one, (n,), for outputs and mask (n, C).
+
+    Arguments:
+
+    - `out`: outputs (n, C).
+    - `own`: bool (n, C): the outputs of each point's own class; in each row some, but not all.
+    """
     best = out.masked_fill(~own, -torch.inf).amax(1)
     return best - out.masked_fill(own, -torch.inf).amax(1)

@@ -57,6 +57,13 @@ def extractor(
     was trained on; 128 takes a third of the time). The weights are looked for and kept as
     `data.load` does with a data set, in a folder `name`; their SHA-256 is checked every time, and
     no code in them is run.
+
+    Arguments:
+
+    - `name`: of the network; "efficientnet-lite0" is the only one so far.
+    - `cache`: folder where files are kept; None means EXTREMAL_CACHE, or else `extremal` in the
+      user's cache folder.
+    - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
     """
     _check.choice("name", name, _TABLE)
     _check.integer("size", size, minimum=1)
@@ -86,6 +93,13 @@ def features(
     `net` is an `extractor`, or any module from (n, channels, height, width) to (n, width) with an
     attribute `digest`, a string that no other network has. It is run in evaluation mode, without
     gradients. Progress counts images.
+
+    Arguments:
+
+    - `x`: finite, of a floating-point type, with dim = channels x height x width.
+    - `cache`: folder where files are kept; None means EXTREMAL_CACHE, or else `extremal` in the
+      user's cache folder.
+    - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
     """
     form = _checked_shape(shape)
     _check.module("net", net)
@@ -120,6 +134,11 @@ def through(
     `net` and `head`. However many rows come at once, only `batch` of them are in memory with all
     their layers: where gradients are asked for and there are more, layers are computed again on the
     way back.
+
+    Arguments:
+
+    - `net`: the `extractor`, or any module from (n, channels, height, width) to (n, width).
+    - `head`: any module from features (n, width) to outputs; features come in its own dtype.
     """
     form = _checked_shape(shape)
     _check.integer("batch", batch, minimum=1)
