@@ -175,14 +175,19 @@ def test_what_is_finished_is_stored_before_an_error_ends_the_run(
     store: Store, tmp_path: Path
 ) -> None:
     """Two trials end while the client is busy with a third: one lacks its data, one is done."""
-    log = tmp_path / "log"
+    log, gate = tmp_path / "log", tmp_path / "gate"
+    gate.mkdir()
+    held = {"log": str(log), "gate": str(gate)}
     first = toy.trial(0, log=str(log))
-    missing = toy.trial(1, log=str(log), sleep=0.5, mode="data", data=str(tmp_path / "toys"))
-    good = toy.trial(2, log=str(log), sleep=0.5)
+    missing = toy.trial(1, **held, mode="data", data=str(tmp_path / "toys"))
+    good = toy.trial(2, **held)
 
     def wait_for_both(done: int, failed: int, total: int) -> None:
         if done == 1:
-            until(lambda: len(toy.noted(log, "start")) == 3 and len(toy.noted(log, "end")) == 2)
+            until(lambda: len(toy.noted(log, "start")) == 3)
+            for level in (1, 2):
+                (gate / str(level)).touch()
+            until(lambda: len(toy.noted(log, "end")) == 2)
             time.sleep(0.5)  # Results have come by then.
 
     with pytest.raises(DataError):
