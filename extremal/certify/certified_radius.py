@@ -34,14 +34,20 @@ class Certificate:
     """
 
     radius: Tensor  # (n,) float64
-    norm: str
+    norm: str  # "l1", "l2" or "linf", the norm of perturbations
     boxed: bool
     methods: tuple[str, ...]
     method: Tensor  # (n,) int64
 
 
 def can_certify(net: nn.Module) -> bool:
-    """Whether `certificate` knows how to bound a network."""
+    """Whether `certificate` knows how to bound a network.
+
+    Arguments:
+
+    - `net`: any `nn.Module`. True for a `PReLUNet`, a `Grouped` one, a `KnowsRadii` network, and
+      for a chain of linear layers and known activations.
+    """
     return is_shallow(net) or isinstance(net, KnowsRadii) or is_chain(net)
 
 
@@ -57,7 +63,23 @@ def radius(
     batch: int = BATCH,
     progress: bool | Progress = False,
 ) -> Tensor:
-    """Certified radii (n,) in float64, as `certificate` finds them."""
+    """Certified radii (n,) in float64, as `certificate` finds them.
+
+    Arguments:
+
+    - `net`: a network that `can_certify` knows; others are refused.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: "l1", "l2" or "linf", the norm of perturbations.
+    - `box`: (low, high), numbers or (dim,) tensors, for every coordinate; None for no limits.
+      Points outside of it are refused. Only linear bounds in l1 and linf make use of it.
+    - `effort`: "fast" for quick bounds alone, "tight" for parabolas too: larger radii, more time.
+      It changes nothing for networks other than a `PReLUNet` or a `Grouped` one.
+    - `attacked`: points (n, dim) that are known to break the class in l2 without a box, to save
+      time; None where they are not known.
+    - `batch`: points at a time; more of them need more memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
+    """
     return certificate(
         net,
         x,
@@ -92,6 +114,19 @@ def certificate(
     linear layers and known activations: its Lipschitz constant. `attacked` (n, dim) may hold points
     that are known to break the class in l2 without a box (`attack.minimal`'s x_adv), to save
     finding them. Deterministic.
+
+    Arguments:
+
+    - `net`: a network that `can_certify` knows; others are refused.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: "l1", "l2" or "linf", the norm of perturbations.
+    - `box`: (low, high), numbers or (dim,) tensors, for every coordinate; None for no limits.
+      Points outside of it are refused. Only linear bounds in l1 and linf make use of it.
+    - `effort`: "fast" for quick bounds alone, "tight" for parabolas too: larger radii, more time.
+      It changes nothing for networks other than a `PReLUNet` or a `Grouped` one.
+    - `batch`: points at a time; more of them need more memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     return _certificate(net, x, y, norm, box, effort, attacked, batch, progress)
 
@@ -114,6 +149,21 @@ def holds(
     The same bounds as `certificate`'s, which looks for the largest radius: those in l2 are tried at
     `radius` alone, and none where a smaller attack is known, so that they cost much less. At
     radius 0 it is whether a point is classified correctly. Deterministic.
+
+    Arguments:
+
+    - `net`: a network that `can_certify` knows; others are refused.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    - `norm`: "l1", "l2" or "linf", the norm of perturbations.
+    - `box`: (low, high), numbers or (dim,) tensors, for every coordinate; None for no limits.
+      Points outside of it are refused. Only linear bounds in l1 and linf make use of it.
+    - `effort`: "fast" for quick bounds alone, "tight" for parabolas too: larger radii, more time.
+      It changes nothing for networks other than a `PReLUNet` or a `Grouped` one.
+    - `attacked`: points (n, dim) that are known to break the class in l2 without a box, to save
+      time; None where they are not known.
+    - `batch`: points at a time; more of them need more memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     radius = _check.number("radius", radius, minimum=0.0)
     found = _certificate(net, x, y, norm, box, effort, attacked, batch, progress, asked=radius)

@@ -46,6 +46,19 @@ def evaluate(
     break counts. A network of which no certificate is known gets lower = 0 and a warning. Where the
     points are no random sample, say `sampled=False`: the headline then claims nothing of the
     population. One seed, one result.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `norm`: "l1", "l2" or "linf", the norm of perturbations.
+    - `radii`: a sequence of radii >= 0; None for no attacks beyond the smallest ones.
+    - `effort`: that of the certificate, and of attacks on networks that are not a `PReLUNet` or a
+      `Grouped` one: 100 steps with "tight", 30 with "fast".
+    - `certify`: False leaves the certificate out; lower radii are then 0, without a warning.
+    - `sampled`: whether the points are a random sample, for the headline and the table.
+    - `generator`: source of all random numbers; the same seed gives the same result.
+    - `batch`: points at a time; more of them need more memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     _check_settings(net, test, norm, effort, generator, batch)
     asked = None if radii is None else sorted(set(checked_radii(radii)))

@@ -154,8 +154,8 @@ WIDE = 0.5  # median of lower/upper
 class HealthWarning:
     """Why numbers of an evaluation should be read with care."""
 
-    name: str
-    sentence: str
+    name: str  # short, such as "zero-gradients"
+    sentence: str  # what was noticed and what it may mean
 
 
 def zero_gradients(gradient: Tensor) -> HealthWarning | None:

@@ -81,7 +81,14 @@ class BracketViolation(RuntimeError):  # noqa: N818 - it is named for what happe
 
 
 def check_bracket(lower: Tensor, upper: Tensor, where: str = "") -> None:
-    """Require that no certified radius (n,) is above the attacked one; `where` says of what."""
+    """Require that no certified radius (n,) is above the attacked one; `where` says of what.
+
+    Arguments:
+
+    - `lower`: certified radii (n,).
+    - `upper`: attacked radii (n,), inf where no attack was found. A certified radius that is
+      larger, by a share of more than 1e-6 for rounding, raises a `BracketViolation`.
+    """
     bad = torch.nonzero(lower > upper * (1.0 + SLACK)).squeeze(1)
     if len(bad) > 0:
         at = bad[(lower[bad] - upper[bad]).argmax()]
@@ -104,14 +111,14 @@ class Robustness:
 
     lower: Tensor  # (n,) float64
     upper: Tensor  # (n,) float64
-    norm: str
-    box: Box | None
+    norm: str  # "l1", "l2" or "linf", the norm of perturbations
+    box: Box | None  # (low, high) that attacks stay in; None for no limits
     certified: bool
     boxed: bool
     attack: tuple[str, ...]
     certificate: tuple[str, ...]
-    warnings: tuple[HealthWarning, ...] = ()
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    warnings: tuple[HealthWarning, ...] = ()  # what the health checks noticed
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those of the evaluation, by name
     sampled: bool = True
 
     def __post_init__(self) -> None:

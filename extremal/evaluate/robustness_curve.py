@@ -75,7 +75,7 @@ _NORMAL = NormalDist().inv_cdf(0.975)
 class BracketGap:
     """How wide the brackets are: 1 - lower/upper; NaN where no point has a finite one."""
 
-    median: float
+    median: float  # over correct points with a finite upper radius
     ninetieth: float  # percentile
 
 
@@ -87,7 +87,7 @@ class RobustnessCurve:
     They say nothing of it where the points were not drawn at random.
     """
 
-    norm: str
+    norm: str  # "l1", "l2" or "linf", the norm of the radii
     count: int  # points
     radii: Tensor  # (m,) float64
     certified: Tensor  # (m,): at least this share of the points keeps its class

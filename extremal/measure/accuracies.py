@@ -13,7 +13,13 @@ _BATCH = 4096
 
 
 def correct(net: nn.Module, data: Dataset) -> Tensor:
-    """Whether each point's margin is positive, (n,) bool."""
+    """Whether each point's margin is positive, (n,) bool.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `data`: a `Dataset`, with points in the network's own dtype.
+    """
     _check_dataset(data)
     with torch.no_grad():
         parts = [
@@ -24,12 +30,24 @@ def correct(net: nn.Module, data: Dataset) -> Tensor:
 
 
 def accuracy(net: nn.Module, data: Dataset) -> float:
-    """The share of points with a positive margin."""
+    """The share of points with a positive margin.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `data`: a `Dataset`, with points in the network's own dtype.
+    """
     return float(correct(net, data).double().mean())
 
 
 def accuracy_by_group(net: nn.Module, data: Dataset) -> Tensor:
-    """The accuracy on each group 0..K-1, (K,); NaN where a group has no point."""
+    """The accuracy on each group 0..K-1, (K,); NaN where a group has no point.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `data`: a `Dataset`, with points in the network's own dtype and with known groups.
+    """
     _check_dataset(data)
     _check.require(data.group is not None, "data.group", "be known for accuracies by group", None)
     assert data.group is not None

@@ -64,9 +64,9 @@ class Separation:
     points of different classes, each with the first of every other class.
     """
 
-    norm: Norm
-    distance: Tensor
-    nearest: Tensor
+    norm: Norm  # "l1", "l2" or "linf", the norm of distances
+    distance: Tensor  # (n,) float64
+    nearest: Tensor  # (n,): rows of the reference, or of the data where there is none
     labels: Tensor
     pairs: Pairs
     duplicates: Pairs
@@ -106,6 +106,11 @@ def separation(
     Yang et al. 2020, as cited by Li et al. 2022: all pairs of different labels count. Exact. In
     l-inf, images whose values are whole multiples of 1/255, 1/256 or 1/16, rounded to their dtype,
     are measured in those units: |i - j| / 255 in float64.
+
+    Arguments:
+
+    - `norm`: "l1", "l2" or "linf", the norm of distances between points.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     _check.choice("norm", norm, NORMS)
     _check.instance("data", data, Dataset, "be a Dataset")

@@ -168,6 +168,11 @@ def normalized_margin(net: PReLUNet, data: Dataset) -> float:
     and changes nothing of that. Under gradient flow it rises once the loss is small, up to a term
     that vanishes with the loss (Lyu & Li 2020, "Gradient descent maximizes the margin of
     homogeneous neural networks").
+
+    Arguments:
+
+    - `net`: a `PReLUNet` without biases; its frozen weights are no part of theta.
+    - `data`: the `Dataset` whose margins count, usually the training data; points of any dtype.
     """
     theta, twin, scales = _trained(net, data)
     pairs = zip(data.x.split(_BATCH), data.y.split(_BATCH), strict=True)
@@ -193,6 +198,11 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
     The refined ones make eps least over the cone of the gradients of the `support` smallest
     constraints and, unless these are all, of h. That is non-negative least squares in inner
     products (the head of this file says how accurate), with eps recomputed from the gradients.
+
+    Arguments:
+
+    - `net`: a `PReLUNet` without biases; its frozen weights are no part of theta.
+    - `data`: the `Dataset` whose margins count, usually the training data; points of any dtype.
     """
     theta, twin, scales = _trained(net, data)
     _check.integer("support", support, minimum=1)

@@ -24,7 +24,13 @@ class PatchFeatures:
 
 
 def patch_features(net: PatchCNN, source: PatchData) -> PatchFeatures:
-    """The correlations of filters with the features of their class: Li & Li 2025, Figure 3."""
+    """The correlations of filters with the features of their class: Li & Li 2025, Figure 3.
+
+    Arguments:
+
+    - `net`: a `PatchCNN`.
+    - `source`: the `PatchData` with the features u and v, of the network's classes and patch size.
+    """
     _check.instance("net", net, PatchCNN, "be a PatchCNN")
     _check.instance("source", source, PatchData, "be Patches")
     fits = (net.outputs, net.patch_dim) == (source.classes, source.patch_dim)
@@ -43,6 +49,10 @@ def contributions(net: PReLUNet) -> Tensor:
     """|v_j| ||w_j|| of each neuron, (width,), in float64; with several outputs ||V_j|| ||w_j||.
 
     Min & Vidal 2024, Figure 2(b).
+
+    Arguments:
+
+    - `net`: a `PReLUNet`.
     """
     _check_net(net)
     with torch.no_grad():
@@ -51,14 +61,25 @@ def contributions(net: PReLUNet) -> Tensor:
 
 
 def balancedness(net: PReLUNet) -> Tensor:
-    """v_j^2 - ||w_j||^2 of each neuron, (width,): conserved by gradient flow (Du et al. 2018)."""
+    """v_j^2 - ||w_j||^2 of each neuron, (width,): conserved by gradient flow (Du et al. 2018).
+
+    Arguments:
+
+    - `net`: a `PReLUNet`. With several outputs v_j^2 is ||V_j||^2.
+    """
     _check_net(net)
     with torch.no_grad():
         return net.votes.double().square().sum(0) - net.neurons.double().square().sum(1)
 
 
 def cosines(neurons: Tensor, directions: Tensor) -> Tensor:
-    """cos(w_j, direction_k), (width, K), in float64; zero for a zero vector."""
+    """cos(w_j, direction_k), (width, K), in float64; zero for a zero vector.
+
+    Arguments:
+
+    - `neurons`: weights (width, dim), one row w_j for each neuron.
+    - `directions`: directions (K, dim), of any length.
+    """
     # Not `_check.matrix`: neurons that diverge while they are watched have no finite cosines.
     rule = "be a floating-point tensor of shape (width, dim)"
     _check.instance("neurons", neurons, Tensor, rule)
@@ -71,7 +92,12 @@ def cosines(neurons: Tensor, directions: Tensor) -> Tensor:
 
 
 def stable_rank(matrix: Tensor) -> float:
-    """||A||_F^2 / ||A||^2 of a matrix, a smooth stand-in for its rank (Section 5.2.1)."""
+    """||A||_F^2 / ||A||^2 of a matrix, a smooth stand-in for its rank (Section 5.2.1).
+
+    Arguments:
+
+    - `matrix`: A, floating-point with two dimensions, finite and not all zeros.
+    """
     _check.matrix("matrix", matrix)
     a = matrix.detach().double()
     gram = a.T @ a if a.shape[0] >= a.shape[1] else a @ a.T
@@ -90,11 +116,11 @@ class Following:
     """
 
     neurons: Tensor
-    contribution: Tensor
+    contribution: Tensor  # (m,): |v_j| ||w_j|| of these neurons
     direction: Tensor
     cosine: Tensor
     unfollowed: tuple[int, ...]
-    threshold: float
+    threshold: float  # the least cosine that counts as following
 
     @property
     def lowest(self) -> float:
@@ -114,6 +140,11 @@ def following(
 
     Dominant are the `top` neurons of largest contribution, or the fewest that carry `share` of the
     whole. A neuron follows the direction of largest cosine if that is at least `threshold`.
+
+    Arguments:
+
+    - `net`: a `PReLUNet`.
+    - `directions`: directions (K, dim), of any length.
     """
     _check.number("share", share, above=0.0, maximum=1.0)
     _check.number("threshold", threshold, minimum=-1.0, maximum=1.0)

@@ -63,6 +63,14 @@ def invert(
     The steps are Adam's on gradients of length 1, of size `lr` at first and falling evenly to zero,
     each followed by a projection onto the `box`, which x must lie in; noise is uniform in the box,
     or N(0, 1) where there is none. The choices of start, steps and tolerance are ours.
+
+    Arguments:
+
+    - `represent`: G, any `nn.Module` from points (n, dim) to representations (n, width).
+    - `x`: points (n, dim), in the network's own dtype.
+    - `steps`: how many steps of Adam are taken, at least 1.
+    - `tolerance`: the largest relative gap that counts as converged; it does not change the search.
+    - `generator`: source of all random numbers; the same seed gives the same result.
     """
     _check.matrix("x", x, columns=_columns(represent))
     if box is not None:

@@ -38,6 +38,11 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
     The mu are the centres of the data's source, and xi_i = x_i - mu of its cluster. By least
     squares in float64; gradient descent moves weights within the span of the points, so that a rest
     beyond rounding has another cause, such as weight decay.
+
+    Arguments:
+
+    - `neurons`: weights (width, dim) at the end of training.
+    - `data`: the training data; it must come from `GaussianClusters` and have known groups.
     """
     _check.matrix("neurons", neurons)
     _check.matrix("start", start, columns=neurons.shape[1])
@@ -104,6 +109,10 @@ def averaging(
     The theorem's constants are not stated: the limits are ours. All own coefficients must be at
     least `least` and all foreign ones at most `foreign` (they may be as negative as they like),
     times the mean own one, and no quotient of two own ones above `ratio`, which is 1 at least.
+
+    Arguments:
+
+    - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
     """
     for name, limit in (("least", least), ("foreign", foreign)):
         _check.number(name, limit, above=0.0)
@@ -143,6 +152,13 @@ def decoupling(
     """Whether each neuron's coefficients (width, K) are on the cluster `owner` (width,) alone.
 
     And whether each cluster owns a neuron: many neurons on one cluster have collapsed.
+
+    Arguments:
+
+    - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
+    - `owner`: the cluster of each neuron (width,), whole numbers in 0..K-1.
+    - `least`: the least coefficient on the own cluster that `holds` allows, times the mean own one.
+    - `other`: the largest size of any other coefficient that `holds` allows, times the same mean.
     """
     for name, limit in (("least", least), ("other", other)):
         _check.number(name, limit, above=0.0)
@@ -168,6 +184,12 @@ def averaged_share(features: Tensor, signs: Tensor, labels: Tensor) -> float:
 
     (sum of lambda_j over the own class)^2 / (its number of clusters times the sum of all
     lambda_j^2), 0 where the first sum is negative: 1 for equal own coefficients and none else.
+
+    Arguments:
+
+    - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
+    - `signs`: the sides of the neurons (width,), -1 / +1.
+    - `labels`: the sides of the clusters (K,), -1 / +1; both must occur.
     """
     own = _own(features, signs, labels)
     coefficients = features.double()
@@ -182,6 +204,10 @@ def decoupled_share(features: Tensor) -> float:
     Over neurons, with the largest lambda_j, not the largest size: a neuron without a positive one
     counts as 0. Times the share of clusters that are the largest of some neuron, so that neurons
     that have all collapsed onto one of K have 1/K.
+
+    Arguments:
+
+    - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
     """
     _check.matrix("features", features)
     coefficients = features.detach().double()

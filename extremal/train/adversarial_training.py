@@ -145,6 +145,20 @@ def adversarial(
     says which epoch's. Then every epoch is recorded unless a `record` says otherwise, and the start
     does not count. With a `checkpoint` it goes on from the file where it was interrupted, to the
     same weights.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `train`: the training data, a `Dataset` with points in the network's own dtype.
+    - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
+    - `method`: "sgd", which may have momentum, or "adam".
+    - `lr`: step size, above 0.
+    - `momentum`: as in `gd`, in [0, 1); it must be 0 for Adam.
+    - `watch`: how robust accuracy is recorded, a `RobustValidation`; None for its defaults.
+    - `record`: what to record, and when, a `Record`; None for the start and the end alone, or for
+      every epoch where there is a patience.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
+    - `generator`: source of all random numbers; the same seed gives the same result.
     """
     used, watch = as_loss(loss), watch or RobustValidation()
     check_fit(net, train, used)

@@ -49,6 +49,15 @@ def adam(
     that beside the data a copy of it is held, a smaller one where most columns rarely vary
     (`train.sparse_inputs`). `progress` is False, True for a bar on the standard error, or a
     function of (what, done, total).
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `train`: the training data, a `Dataset` with points in the network's own dtype.
+    - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
+    - `lr`: step size, above 0.
+    - `record`: what to record, and when, a `Record`; None for the start and the end alone.
+    - `generator`: source of all random numbers; the same seed gives the same result.
     """
     used = as_loss(loss)
     rate = _check.number("lr", lr, above=0.0)
@@ -121,6 +130,14 @@ def gd(
 
     With `momentum` m in [0, 1) heavy balls: s <- m s + grad L(theta), theta <- theta - lr s. The
     network is trained in place; times are steps of lr / (1 - m), the flow time it approximates.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `train`: the training data, a `Dataset` with points in the network's own dtype.
+    - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
+    - `lr`: step size, above 0.
+    - `record`: what to record, and when, a `Record`; None for the start and the end alone.
     """
     _check_dataset(train)
     whole = itertools.repeat((train.x, train.y))
@@ -144,6 +161,16 @@ def sgd(
 
     The network is trained in place; `momentum` and times are as in `gd`. Min & Vidal 2024 use
     lr = 0.2 and batch = 100, without momentum.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `train`: the training data, a `Dataset` with points in the network's own dtype.
+    - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
+    - `lr`: step size, above 0.
+    - `steps`: how many steps, each on one batch.
+    - `record`: what to record, and when, a `Record`; None for the start and the end alone.
+    - `generator`: source of all random numbers; the same seed gives the same result.
     """
     batches = shuffled(train, batch, generator)
     rule = Sgd(net, as_loss(loss), lr, momentum)

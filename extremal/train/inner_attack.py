@@ -25,10 +25,10 @@ class InnerAttack:
     """An attack of a few gradient steps, which each batch meets before it is learned from.
 
     d <- project(d + step g) onto the ball of `radius` in `norm` (and the `box`), `steps` times,
-    from zero or from a random point. With `ascent` "steepest" g is the direction of length 1 in the
-    norm that the loss rises fastest along (the sign of its gradient in linf), and `step` its
-    length, 2.5 radius / steps unless given; with "plain" g is the gradient of the sample's own loss
-    as it is, and a step must be given.
+    from the `start`, "zero" or a "random" point of the ball. With `ascent` "steepest" g is the
+    direction of length 1 in the norm that the loss rises fastest along (the sign of its gradient in
+    linf), and `step` its length, 2.5 radius / steps unless given; with "plain" g is the gradient of
+    the sample's own loss as it is, and a step must be given.
     """
 
     norm: Literal["l1", "l2", "linf"]

@@ -30,7 +30,15 @@ def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
 def loss_and_gradient(
     net: nn.Module, x: Tensor, y: Tensor, loss: Loss
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss on (x, y) and its gradient, one tensor for each trainable parameter."""
+    """The loss on (x, y) and its gradient, one tensor for each trainable parameter.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    - `loss`: a `Loss`; a name alone is not taken.
+    """
     parts = trainable(net)
     if isinstance(net, PReLUNet):
         found = net.parameter_gradient(x, lambda out: loss.slope(out, y))
@@ -48,7 +56,14 @@ def outputs_on(net: nn.Module, data: Dataset) -> Tensor:
 
 
 def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
-    """The loss on a whole data set."""
+    """The loss on a whole data set.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `data`: a `Dataset`, with points in the network's own dtype.
+    - `loss`: a `Loss`; a name alone is not taken.
+    """
     return float(loss.value(outputs_on(net, data), data.y))
 
 
@@ -67,8 +82,8 @@ class Loss:
     Under gradient flow a sum instead of a mean only multiplies time by the number of samples.
     """
 
-    name: str
-    reduction: Literal["mean", "sum"] = "mean"
+    name: str  # one of the three, or any name for a `function`
+    reduction: Literal["mean", "sum"] = "mean"  # "mean" or "sum" over the samples
     function: Function | None = None
 
     def __post_init__(self) -> None:

@@ -107,8 +107,8 @@ class Record:
 
     The loss and the accuracy on the training data are always recorded; `watch` maps names to
     functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
-    `snapshots=True` keeps the parameters themselves. `phases=True` records a gradient flow also
-    where one phase ends and the next begins.
+    With `snapshots` the parameters themselves are kept, too. With `phases` a gradient flow is
+    recorded also where one phase ends and the next begins.
     """
 
     at: Sequence[float] = ()

@@ -35,12 +35,12 @@ class Distance:
     """
 
     value: float
-    scale: float
-    witness: Tensor
+    scale: float  # c, above 0
+    witness: Tensor  # (dim,), of norm 1
     lower: float
     upper: float
-    converged: bool
-    method: str
+    converged: bool  # whether c and x agreed in the end; always True for "paper"
+    method: str  # "search" or "paper"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,9 +50,9 @@ class Supremum:
     `upper` is a proven upper bound on the supremum (nan where the powers differ).
     """
 
-    value: float
-    scale: float
-    witness: Tensor
+    value: float  # |c f - F| at the witness
+    scale: float  # c, as given
+    witness: Tensor  # (dim,), of norm 1
     upper: float
 
 
@@ -125,6 +125,13 @@ def distance(
     "paper": Algorithm 1 as printed: c by least squares on `fit_points` uniform points of the sphere
     (or on the points of `fit`, as the authors' file does), then normalised projected gradient
     ascent on |c f - F|^2 with steps of 0.01 (`steps` = 2000 from `starts` = 1000 uniform points).
+
+    Arguments:
+
+    - `net`: f, a `PReLUNet` with one output, without biases or preparation.
+    - `reference`: F, another such network, of the same dim.
+    - `generator`: source of all random numbers; the same seed gives the same result.
+    - `method`: "search" or "paper", see above.
     """
     _check.choice("method", method, ("search", "paper"))
     _check_pair(net, reference, generator)
@@ -153,7 +160,17 @@ def supremum(
     starts: int | None = None,
     steps: int | None = None,
 ) -> Supremum:
-    """sup over ||x|| = 1 of |c f(x) - F(x)| at a given scale c > 0, by the search of `distance`."""
+    """sup over ||x|| = 1 of |c f(x) - F(x)| at a given scale c > 0, by the search of `distance`.
+
+    Arguments:
+
+    - `net`: f, a `PReLUNet` with one output, without biases or preparation.
+    - `reference`: F, another such network, of the same dim.
+    - `scale`: c, a number above 0.
+    - `generator`: source of all random numbers; the same seed gives the same result.
+    - `starts`: how many random points ascents begin from; None for 100.
+    - `steps`: the most steps of an ascent; None for 100.
+    """
     _check_pair(net, reference, generator)
     _check_counts(starts=starts, steps=steps)
     c = _check.number("scale", scale, above=0.0)

@@ -134,9 +134,9 @@ class ExtremalDirections:
     fate: Tensor
     dead: tuple[float, float]
     cut: tuple[float, float]
-    p: float
-    flat: float
-    data: Dataset = option(repr=False)
+    p: float  # the power of the activation
+    flat: float  # the size, as a share of p |growth|, up to which an eigenvalue counts as zero
+    data: Dataset = option(repr=False)  # the data that the directions are of
 
     def __len__(self) -> int:
         return len(self.directions)
@@ -241,6 +241,14 @@ def extremal_directions(
     pattern of active samples; starts that came to rest at an unstable point are pushed off and go
     on. Starts that activate no sample, or are driven out of all that they activate, are dead.
     Unstable fixed points are not sought.
+
+    Arguments:
+
+    - `data`: a `Dataset` with labels -1 / +1.
+    - `p`: the power of the activation, at least 1.
+    - `loss`: "exp" or "logistic", see above.
+    - `flat`: the size, as a share of p |growth|, up to which an eigenvalue counts as zero.
+    - `generator`: source of all random numbers; the same seed gives the same result.
     """
     p, flat = _check_settings(data, p, starts, subset, flat, generator)
     _check.choice("loss", loss, tuple(_PUSH))

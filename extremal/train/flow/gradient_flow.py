@@ -73,6 +73,16 @@ def gradient_flow(
     samples'. What the stages report as `change` and `bound` is what merging changed when it was
     done. Small differences between neurons that decide who wins a rare group of samples much later
     are below any tolerance on directions: where such groups matter, compare with a smaller one.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `train`: the training data, a `Dataset`.
+    - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
+    - `method`: "auto", "general" or "mixture", see above; one that does not apply is refused.
+    - `max_steps`: the most steps, rejected ones included; too few raise a `DivergenceError`.
+    - `record`: what to record, and when, a `Record`; None for the start and the end alone.
+    - `progress`: True for a line on the standard error, or a function of (flow time, loss, phase).
     """
     end = as_until(until)
     show = as_progress(progress)
