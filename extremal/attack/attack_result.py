@@ -130,7 +130,7 @@ CLEAN = "clean"
 
 @dataclass(frozen=True, eq=False)
 class AttackResult:
-    """The worst point found around each of n points, as `recheck.verified` measured it.
+    """The worst point found around each of n points, as `verified` measured it.
 
     Where `success` is False, `radius` is infinite and `x_adv` holds the attempt of least margin.
     A point that is misclassified from the start counts as broken: x_adv = x, radius 0, and the

@@ -55,7 +55,7 @@ def apgd(
 ) -> AttackResult:
     """Attack by the APGD of Croce & Hein 2020, in l1 by that of Croce & Hein 2021.
 
-    `objective` is "margin", "cross-entropy" or "dlr" (`objective.objective_values`); the
+    `objective` is "margin", "cross-entropy" or "dlr" (`objectives.objective_values`); the
     cross-entropy is weak where outputs are small, and all classes about as likely. With `targets`
     each point is driven toward that many wrong classes in turn, the likeliest first. `restarts`
     runs of `steps` steps each, the first from `start` ("zero", or a "random" point of the ball),

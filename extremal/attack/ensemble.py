@@ -329,7 +329,7 @@ def _told(bar: Bar, before: int, what: str, done: int, total: int) -> None:
 
 def _check_mixture(mixture: object, group: object, x: Tensor) -> None:
     known = mixture is None or two_classes(mixture)
-    _check.require(known, "mixture", "be Clusters of classes -1 and +1, or None", mixture)
+    _check.require(known, "mixture", "be GaussianClusters of classes -1 and +1, or None", mixture)
     alone = group is None or mixture is not None
     _check.require(alone, "group", "come with the mixture it belongs to", "no mixture")
     counted = group is None or (isinstance(group, Tensor) and group.shape == x.shape[:1])

@@ -239,7 +239,7 @@ def two_classes(source: object) -> bool:
 
 
 def _check_mixture(mixture: object) -> None:
-    rule = "be Clusters of two classes, -1 and +1"
+    rule = "be GaussianClusters of two classes, -1 and +1"
     _check.instance("mixture", mixture, GaussianClusters, rule)
     _check.require(two_classes(mixture), "mixture", rule, mixture)
 

@@ -81,7 +81,7 @@ def reduced_problem(
     coarse: bool = False,
     whole: bool = False,
 ) -> ReducedProblem:
-    """The search problem for a network that has a `Shallow` form.
+    """The search problem for a network that has a `TwoLayerForm` form.
 
     With `coarse` the network may be changed by a thousandth, where that leaves few neurons; with
     `whole` none of them is left out, for points where the others are silent.

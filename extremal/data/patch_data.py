@@ -57,7 +57,7 @@ class PatchData:
 
     def __repr__(self) -> str:
         return (
-            f"Patches(classes={self.classes}, dim={self.patch_dim}, robust={self.robust}, "
+            f"PatchData(classes={self.classes}, dim={self.patch_dim}, robust={self.robust}, "
             f"dense={self.dense}, noise={self.noise:g})"
         )
 

@@ -175,7 +175,7 @@ class Robustness:
         )
 
     def headline(self, radius: float) -> str:
-        """Robust accuracy at a radius in one sentence, see `words.headline`."""
+        """Robust accuracy at a radius in one sentence, see `robustness_curve.headline`."""
         curve = self.curve([radius])
         return robustness_curve.headline(
             curve, self.gap, certified=self.certified, sampled=self.sampled

@@ -32,7 +32,7 @@ def patch_features(net: PatchCNN, source: PatchData) -> PatchFeatures:
     - `source`: the `PatchData` with the features u and v, of the network's classes and patch size.
     """
     _check.instance("net", net, PatchCNN, "be a PatchCNN")
-    _check.instance("source", source, PatchData, "be Patches")
+    _check.instance("source", source, PatchData, "be PatchData")
     fits = (net.outputs, net.patch_dim) == (source.classes, source.patch_dim)
     rule = f"have {net.outputs} classes and patches of {net.patch_dim}"
     _check.require(fits, "source", rule, source)

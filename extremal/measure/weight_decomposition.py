@@ -49,7 +49,7 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
     same = neurons.shape == start.shape
     _check.require(same, "start", f"have the shape {tuple(neurons.shape)}", tuple(start.shape))
     _check.instance("data", data, Dataset, "be a Dataset")
-    rule = "come from Clusters, with the cluster of each point as its group"
+    rule = "come from GaussianClusters, with the cluster of each point as its group"
     known = isinstance(data.source, GaussianClusters) and data.group is not None
     _check.require(known, "data", rule, type(data.source).__name__)
     assert data.group is not None

@@ -44,7 +44,7 @@ class NearestCentre(nn.Module):
     @classmethod
     def of(cls, clusters: GaussianClusters) -> NearestCentre:
         """That of the centres of clusters."""
-        _check.instance("clusters", clusters, GaussianClusters, "be Clusters")
+        _check.instance("clusters", clusters, GaussianClusters, "be GaussianClusters")
         return cls(clusters.centers, clusters.labels)
 
     @property

@@ -224,7 +224,7 @@ class PReLUNet(nn.Module):
 
         Neurons of one direction (and offset) are merged, negligible ones dropped;
         `.reduction.bound(radius)` on the result bounds the largest change of f on a ball. See
-        `extremal.models.reductions` for what `tolerance` means. All parameters of the result
+        `extremal.models.reduced_networks` for what `tolerance` means. All parameters of the result
         are frozen, and training it is refused: the bound holds for the weights it was made with.
         """
         from extremal.models.network_reduction import reduced_networks  # noqa: PLC0415 - it builds PReLUNets

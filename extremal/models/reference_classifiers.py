@@ -124,7 +124,7 @@ def _network(neurons: Tensor, signs: Tensor, offsets: Tensor) -> PReLUNet:
 
 
 def _signs(clusters: GaussianClusters) -> Tensor:
-    _check.instance("clusters", clusters, GaussianClusters, "be Clusters")
+    _check.instance("clusters", clusters, GaussianClusters, "be GaussianClusters")
     return _signs_of(clusters.labels, clusters.count, "labels of the clusters")
 
 

@@ -108,7 +108,7 @@ def patch_assumptions(
 ) -> PatchAssumptions:
     """Check the assumptions on data whose coefficients lie in given intervals.
 
-    `alpha` and `beta`, (k, 2), hold the ends of each class's interval, as `Patches` has them; the
+    `alpha` and `beta`, (k, 2), hold the ends of each class's interval, as `PatchData` has them; the
     others are those of `patch_window`. Each quotient is taken where it is least: `stronger` and
     `learnable` at the least alpha, `denser` at the largest alpha and the least beta, `breakable` at
     the largest beta.

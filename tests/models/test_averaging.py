@@ -126,7 +126,7 @@ def test_closed_form_attacks_take_any_two_class_clusters():
     found = attack.mixture_attack(net, data.x, data.y, SOURCE, data.group, ball)
     assert found.success.float().mean() > 0.9
     assert measure.accuracy(net, data) == 1.0
-    with pytest.raises(ValueError, match="mixture must be Clusters of two classes"):
+    with pytest.raises(ValueError, match="mixture must be GaussianClusters of two classes"):
         attack.average_direction(GaussianClusters(torch.eye(3), torch.tensor([0, 1, 2]), 0.1))
 
 

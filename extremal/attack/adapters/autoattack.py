@@ -57,7 +57,7 @@ def auto_attack(
 
     `version` is "standard" (APGD on the cross-entropy, targeted APGD on DLR, targeted FAB, Square
     with `queries` queries), "plus", or the name of one part. Points are searched in float32 in
-    their `Frame` in [0, 1]; a one-output network has two logits. Under four logits, constant very
+    their `UnitBox` in [0, 1]; a one-output network has two logits. Under four logits, constant very
     low ones are added for the DLR loss, and targets are the true ones: no part is left out. The
     Square Attack, which wants images, gets the coordinates as a square with a border. All parts
     meet `batch` points before the next ones come.

@@ -39,7 +39,7 @@ def foolbox_attack(
 
     `attack` is one of its attack objects, or the name of a class in `foolbox.attacks`, made with
     `options`. With `radius=None` the attack must be one that minimises, and the radii found are
-    the result's. Points are searched in their dtype in their `Frame` in [0, 1]; lengths among the
+    the result's. Points are searched in their dtype in their `UnitBox` in [0, 1]; lengths among the
     options are in those units. A one-output network has two logits. `batch` points at a time.
 
     Needs `pip install extremal[foolbox]`.
