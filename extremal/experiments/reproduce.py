@@ -41,11 +41,11 @@ def reproduce(
     ``<out>/<name>/<scale>/`` gets summary.json, the figure and the page. It can be interrupted at
     any moment: the same call goes on. `extremal run` is this with a progress bar.
 
-    name_or_record: "min-vidal-2024/figure-2", a file with a record, or a record of one's own.
-    scale: "smoke" (seconds), "quick" (minutes) or "paper" (the paper's own sizes).
-    out: the folder that holds the runs.
-    seeds: repetitions, in place of the scale's own number.
-    jobs, cluster, threads, progress, notice: as for `run`.
+    - `name_or_record`: "min-vidal-2024/figure-2", a file with a record, or a record of one's own.
+    - `scale`: "smoke" (seconds), "quick" (minutes) or "paper" (the paper's own sizes).
+    - `out`: the folder that holds the runs.
+    - `seeds`: repetitions, in place of the scale's own number.
+    - `jobs`, `cluster`, `threads`, `progress`, `notice`: as for `run`.
     """
     from extremal import report  # noqa: PLC0415 - slow to load, and processes for trials need none
 

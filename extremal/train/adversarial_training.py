@@ -163,7 +163,7 @@ def adversarial(
     used, watch = as_loss(loss), watch or RobustValidation()
     check_fit(net, train, used)
     inner = _within(inner, train)
-    _check.instance("watch", watch, RobustValidation, "be a Watch or None")
+    _check.instance("watch", watch, RobustValidation, "be a RobustValidation or None")
     total = _check.integer("epochs", epochs, minimum=1)
     _check_settings(method, momentum, total, warm_up, clean_share, trades)
     held = watch.validation
@@ -219,7 +219,7 @@ def _check_settings(
 
 def _within(inner: InnerAttack, train: Dataset) -> InnerAttack:
     """The attack inside the data's box, which it may name and not change."""
-    _check.instance("inner", inner, InnerAttack, "be an Inner")
+    _check.instance("inner", inner, InnerAttack, "be an InnerAttack")
     if train.box is None:
         return inner
     if inner.box is None:

@@ -81,8 +81,8 @@ TABLE = {
     "x must be a floating.*list": lambda: run(NET, [[1.0, 1.0]], Y, radius=1.0, generator=SEED),
     "fractions must be a sequence": lambda: ray_attack(NET, X, Y, X, BALL, fractions=1.0),
     "directions must be a tensor": lambda: ray_attack(NET, X, Y, 3, BALL),
-    "mixture must be Clusters.* int": lambda: mixture_attack(NET, X, Y, 3, None, BALL),
-    "mixture must be Clusters.* str": lambda: center_directions("mix", GROUP),
+    "mixture must be GaussianClusters.* int": lambda: mixture_attack(NET, X, Y, 3, None, BALL),
+    "mixture must be GaussianClusters.* str": lambda: center_directions("mix", GROUP),
     "group must have one .* 3": lambda: run(
         NET, X, Y, radius=1.0, mixture=MIX, group=3, generator=SEED
     ),

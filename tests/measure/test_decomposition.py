@@ -165,7 +165,7 @@ def test_nothing_learned_is_neither():
             lambda: measure.decompose(
                 normal(2, 200), normal(2, 200), Dataset(normal(4, 200), torch.ones(4).long())
             ),
-            "data must come from Clusters",
+            "data must come from GaussianClusters",
         ),
         (
             lambda: measure.decompose(normal(2, 9), normal(2, 9), points()),

@@ -193,7 +193,7 @@ def test_perturbed_points_stay_in_the_box_of_the_data():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"inner": 0.3}, "inner must be an Inner"),
+        ({"inner": 0.3}, "inner must be an InnerAttack"),
         ({"method": "lbfgs"}, "method must be one of"),
         ({"epochs": 0}, "epochs must"),
         ({"lr": 0.0}, "lr must"),
@@ -204,7 +204,7 @@ def test_perturbed_points_stay_in_the_box_of_the_data():
         ({"trades": 0.0}, "trades must"),
         ({"trades": 1.0, "clean_share": 0.5}, "clean_share must be 0 with trades"),
         ({"method": "adam", "momentum": 0.9}, "momentum must be 0 for Adam"),
-        ({"watch": 3}, "watch must be a Watch"),
+        ({"watch": 3}, "watch must be a RobustValidation"),
         ({"loss": "exp"}, "loss must"),
         ({"checkpoint": "/nowhere/at/all"}, "checkpoint must lie in a folder"),
         ({"record": 3}, "record must"),

@@ -44,13 +44,13 @@ def run(
     alone, after all others. `FileError`, `DataError`, `ClusterError` and Ctrl-C end the run and all
     that it started, as does its death: what is finished stays.
 
-    trials: those to compute; equal ones are computed once.
-    store: where results are kept; only this process writes there.
-    jobs: how many processes; more than 1, this one, need a script's `if __name__ == "__main__":`.
-    cluster: "tcp://host:8786", a Dask scheduler, in place of `jobs`; needs `extremal[cluster]`.
-    threads: torch threads of each trial; with more than one, last digits may depend on the machine.
-    progress: called with (done, failed, total) at each change.
-    notice: called with lines about a cluster, such as the link to its dashboard.
+    - `trials`: those to compute; equal ones are computed once.
+    - `store`: where results are kept; only this process writes there.
+    - `jobs`: processes; more than 1, which is this one, need a script's `if __name__ == "__main__":`.
+    - `cluster`: "tcp://host:8786", a Dask scheduler, in place of `jobs`; needs `extremal[cluster]`.
+    - `threads`: torch threads of each trial; with more than 1 last digits may depend on the machine.
+    - `progress`: called with (done, failed, total) at each change.
+    - `notice`: called with lines about a cluster, such as the link to its dashboard.
     """
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         sys.exit(1)  # A process of a script without a main guard; `run_locally` says so.
