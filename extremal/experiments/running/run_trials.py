@@ -46,9 +46,9 @@ def run(
 
     - `trials`: those to compute; equal ones are computed once.
     - `store`: where results are kept; only this process writes there.
-    - `jobs`: processes; more than 1, which is this one, need a script's `if __name__ == "__main__":`.
+    - `jobs`: processes, 1 being this one; more need a script's `if __name__ == "__main__":`.
     - `cluster`: "tcp://host:8786", a Dask scheduler, in place of `jobs`; needs `extremal[cluster]`.
-    - `threads`: torch threads of each trial; with more than 1 last digits may depend on the machine.
+    - `threads`: torch threads of a trial; with more than 1 last digits may depend on the machine.
     - `progress`: called with (done, failed, total) at each change.
     - `notice`: called with lines about a cluster, such as the link to its dashboard.
     """
