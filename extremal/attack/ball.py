@@ -48,6 +48,7 @@ def draw_l1(like: Tensor, radius: Tensor, bounds: Bounds | None, g: torch.Genera
 
 
 NORMS = ("l1", "l2", "linf")
+"""The norms of balls, by name."""
 
 _PROJECT = {
     "l1": projection.project_l1,

@@ -19,6 +19,7 @@ from extremal.data import Box
 from extremal.models import KnowsRadii, float64_copy, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
+"""How hard a certificate may try."""
 BATCH = 256  # points at a time,
 MORE = 4  # times as many, at most, where neurons are few
 WEAK = 0.5  # of the attacked radius: below it linear bounds are tried as well

@@ -12,6 +12,7 @@ from extremal import _check
 
 # (low, high): numbers for every coordinate, or (dim,) tensors with one for each.
 Box = tuple[float, float] | tuple[Tensor, Tensor]
+"""The least and the largest value of all coordinates, or of each, (dim,)."""
 
 
 @dataclass(frozen=True, eq=False)

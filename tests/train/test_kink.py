@@ -15,7 +15,12 @@ from extremal.models import Explicit, PReLUNet, activations
 from extremal.train import gd, gradient_flow
 from tests.train.twin import largest_difference, problem
 
-USERS = ("models.prelu", "train.samples", "train.fitting", "train.fused")
+USERS = (
+    "models.prelu_net",
+    "train.flow.sample_field",
+    "train.flow.fitting_stage",
+    "train.optimisers",
+)
 THROUGH = ([[0.8, 0.6], [0.0, 1.0]], [1, 1])  # upwards on both sides
 AGAINST = ([[0.8, 0.6], [0.0, 2.0]], [1, -1])  # towards the kink: it slides along it
 ALONG = ([[0.8, 0.0], [0.0, 0.0]], [1, 1])  # what is left of the last one on its kink
