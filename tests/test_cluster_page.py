@@ -113,9 +113,17 @@ def test_the_lines_for_tls_run_with_the_settings_beside_them(tmp_path):
 @pytest.mark.parametrize("section", ["Slurm", "Kubernetes"])
 def test_calls_have_arguments_that_exist(section):
     (block,) = blocks(section, "py")
-    calls = [node for node in ast.walk(ast.parse(block)) if isinstance(node, ast.Call)]
+    nodes = [*ast.walk(ast.parse(block))]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    kept = {
+        ast.unparse(node.targets[0]): set(ast.literal_eval(node.value))
+        for node in nodes
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+    }
     for call in calls:
-        given = {keyword.arg for keyword in call.keywords}
+        given = {keyword.arg for keyword in call.keywords if keyword.arg is not None}
+        for keyword in call.keywords:
+            given |= kept[ast.unparse(keyword.value)] if keyword.arg is None else set()
         assert given <= KEYWORDS[ast.unparse(call.func)], ast.unparse(call)
     assert {ast.unparse(call.func) for call in calls} & {"SLURMCluster", "KubeCluster"}
 
