@@ -197,7 +197,7 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
 
     The refined ones make eps least over the cone of the gradients of the `support` smallest
     constraints and, unless these are all, of h. That is non-negative least squares in inner
-    products (the head of this file says how accurate), with eps recomputed from the gradients.
+    products (`nearest_in_cone` says how accurate), with eps recomputed from the gradients.
 
     Arguments:
 
