@@ -7,15 +7,22 @@ Every message has the parameter's name, the rule and what was received:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
-_DIGITS_SHOWN = 80
-_ROWS = 4096  # of a tensor that are looked at at a time
+# A received value is shown with at most this many characters.
+_CHARACTERS_SHOWN = 80
+# Large tensors are looked at in blocks of this many rows, so that no copy of them is made.
+_ROWS_AT_A_TIME = 4096
+# How far from 1 the norm of a row may be that should be 1.
+_UNIT_NORM_TOLERANCE = 1e-6
+
+Kind = TypeVar("Kind")
 
 
 def require(condition: bool, name: str, rule: str, received: object) -> None:
@@ -25,8 +32,8 @@ def require(condition: bool, name: str, rule: str, received: object) -> None:
     """
     if not condition:
         shown = str(received) if isinstance(received, str | Path) else repr(received)
-        if len(shown) > _DIGITS_SHOWN and not isinstance(received, Path):
-            shown = shown[: _DIGITS_SHOWN - 3] + "..."
+        if len(shown) > _CHARACTERS_SHOWN and not isinstance(received, Path):
+            shown = shown[: _CHARACTERS_SHOWN - 3] + "..."
         raise ValueError(f"{name} must {rule}, got {shown}")
 
 
@@ -75,15 +82,15 @@ def choice(name: str, value: object, options: Iterable[object]) -> None:
     require(value in known, name, f"be one of {', '.join(map(repr, known))}", _quoted(value))
 
 
-def instance(name: str, value: object, kind: type, rule: str) -> None:
-    """Require that `value` is of a kind, which `rule` says in words; its type is what is shown."""
+def instance(name: str, value: object, kind: type[Kind], rule: str) -> Kind:
+    """Return `value` if it is of a kind, which `rule` says in words; its type is what is shown."""
     require(isinstance(value, kind), name, rule, type(value).__name__)
+    return value  # type: ignore[return-value]
 
 
 def module(name: str, value: object) -> nn.Module:
     """Return `value` if it is a torch.nn.Module."""
-    instance(name, value, nn.Module, "be a torch.nn.Module")
-    return value  # type: ignore[return-value]
+    return instance(name, value, nn.Module, "be a torch.nn.Module")
 
 
 def generator(name: str, value: object) -> torch.Generator:
@@ -101,23 +108,59 @@ def floating(name: str, value: object) -> torch.dtype:
 
 def finite(name: str, value: Tensor) -> None:
     """Require that a tensor has neither NaN nor infinite entries; looked at in parts."""
-    parts = value.split(_ROWS) if value.ndim else (value,)
+    parts = value.split(_ROWS_AT_A_TIME) if value.ndim else (value,)
     bad = sum(int((~torch.isfinite(part)).sum()) for part in parts)
     require(bad == 0, name, "be finite", f"{bad} NaN or infinite entries")
 
 
+def tensor(
+    name: str,
+    value: object,
+    shape: Sequence[int | str],
+    *,
+    whole: bool = False,
+    rule: str | None = None,
+) -> Tensor:
+    """Return `value` if it is a finite, floating-point tensor of a shape.
+
+    A size that is a word, as in ("n", 3), may be any from 1 on. With `whole` it is a tensor of
+    integers instead. `rule` says more than that in words, where the caller checks more.
+    """
+    sizes = ", ".join(map(str, shape)) + ("," if len(shape) == 1 else "")
+    kind = "an integer" if whole else "a floating-point"
+    least = " with n >= 1" if "n" in shape else ""
+    rule = rule or f"be {kind} tensor of shape ({sizes}){least}"
+    found = instance(name, value, Tensor, rule)
+    fits = found.ndim == len(shape) and all(
+        size >= 1 if isinstance(wanted, str) else size == wanted
+        for size, wanted in zip(found.shape, shape, strict=True)
+    )
+    integral = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool)
+    fits = fits and (integral if whole else found.is_floating_point())
+    require(fits, name, rule, f"shape {tuple(found.shape)} of {found.dtype}")
+    if not whole:
+        finite(name, found)
+    return found
+
+
 def matrix(name: str, value: object, *, columns: int | None = None) -> Tensor:
     """Return `value` if it is a non-empty, finite, floating-point (n, columns) tensor."""
-    width = "columns" if columns is None else columns
-    rule = f"be a floating-point tensor of shape (n, {width}) with n >= 1"
-    require(isinstance(value, Tensor), name, rule, type(value).__name__)
-    assert isinstance(value, Tensor)
-    seen = f"shape {tuple(value.shape)} of {value.dtype}"
-    shaped = value.ndim == 2 and value.shape[0] >= 1 and value.shape[1] >= 1
-    require(shaped and value.is_floating_point(), name, rule, seen)
-    require(columns is None or value.shape[1] == columns, name, rule, seen)
-    finite(name, value)
-    return value
+    return tensor(name, value, ("n", "columns" if columns is None else columns))
+
+
+def signs(name: str, value: object, *, count: int) -> Tensor:
+    """Return `value` if it is a tensor of `count` labels, each -1 or +1."""
+    rule = f"be {count} labels, each -1 or +1"
+    found = instance(name, value, Tensor, rule)
+    require(tuple(found.shape) == (count,), name, rule, f"shape {tuple(found.shape)}")
+    require(bool((found.abs() == 1).all()), name, rule, "other values")
+    return found
+
+
+def unit_rows(name: str, value: Tensor) -> None:
+    """Require that each row has norm 1, to rounding."""
+    worst = float((value.norm(dim=1) - 1).abs().max())
+    require(worst <= _UNIT_NORM_TOLERANCE, name, "have rows of norm 1", f"a norm {worst:.3g} away")
 
 
 def labels(name: str, value: object, *, count: int, outputs: int | None = None) -> Tensor:
@@ -125,15 +168,14 @@ def labels(name: str, value: object, *, count: int, outputs: int | None = None) 
 
     With `outputs=None` either kind is taken.
     """
-    require(isinstance(value, Tensor), name, "be a tensor of labels", type(value).__name__)
-    assert isinstance(value, Tensor)
+    found = instance(name, value, Tensor, "be a tensor of labels")
     rule = f"have shape ({count},), one label a point"
-    require(tuple(value.shape) == (count,), name, rule, f"shape {tuple(value.shape)}")
-    require(not value.is_complex(), name, "be whole numbers", str(value.dtype))
-    if value.is_floating_point():
-        finite(name, value)
-        require(bool((value == value.round()).all()), name, "be whole numbers", "fractions")
-    result = value.to(torch.int64)
+    require(tuple(found.shape) == (count,), name, rule, f"shape {tuple(found.shape)}")
+    require(not found.is_complex(), name, "be whole numbers", str(found.dtype))
+    if found.is_floating_point():
+        finite(name, found)
+        require(bool((found == found.round()).all()), name, "be whole numbers", "fractions")
+    result = found.to(torch.int64)
     seen = torch.unique(result).tolist()
     if outputs == 1:
         require(set(seen) <= {-1, 1}, name, "be -1 or +1 for a one-output network", seen)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections.abc import Callable
-from types import TracebackType
 
 from extremal import _check
 
-Progress = Callable[[str, int, int], None]  # what is done, how much of it, of how much
-
-_EVERY = 0.5  # seconds between two words
-_WIDTH = 24  # characters of the bar
+# What is being done, how much of it is done, of how much.
+Progress = Callable[[str, int, int], None]
 
 
 class Bar:
@@ -25,39 +20,41 @@ class Bar:
     def __init__(self, what: str, total: int, progress: bool | Progress) -> None:
         rule = "be True, False or a function of what, done and total"
         _check.require(isinstance(progress, bool) or callable(progress), "progress", rule, progress)
-        self._what, self._total, self._done = what, total, 0
+        self._what, self._total = what, total
         self._tell = progress if callable(progress) else None
-        self._draws = progress is True
-        self._begun = self._shown = time.monotonic()
+        self._drawing = _Drawing(what, total) if progress is True else None
 
     def __enter__(self) -> Bar:
+        if self._drawing is not None:
+            self._drawing.bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._draws:
-            self._draw()
-            sys.stderr.write("\n")
+    def __exit__(self, *error: object) -> None:
+        if self._drawing is not None:
+            self._drawing.bar.stop()
 
     def done(self, count: int, what: str | None = None) -> None:
         """Say that `count` parts in all are done, and perhaps what is being done now."""
-        self._done, self._what = count, what or self._what
+        self._what = what or self._what
         if self._tell is not None:
             self._tell(self._what, count, self._total)
-        elif self._draws and time.monotonic() - self._shown > _EVERY:
-            self._draw()
+        elif self._drawing is not None:
+            bar, task = self._drawing.bar, self._drawing.task
+            bar.update(task, completed=count, description=self._what)
 
-    def _draw(self) -> None:
-        self._shown = time.monotonic()
-        share = self._done / self._total if self._total else 1.0
-        filled = round(_WIDTH * share)
-        left = (self._shown - self._begun) * (1.0 - share) / share if share > 0 else 0.0
-        bar = "=" * filled + " " * (_WIDTH - filled)
-        sys.stderr.write(
-            f"\r{self._what:<20.20} [{bar}] {self._done}/{self._total}, {left:.0f} s left  "
+
+class _Drawing:
+    """A bar of rich's on the standard error, which is loaded only where one is drawn."""
+
+    def __init__(self, what: str, total: int) -> None:
+        from rich import progress  # noqa: PLC0415
+        from rich.console import Console  # noqa: PLC0415
+
+        self.bar = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
         )
-        sys.stderr.flush()
+        self.task = self.bar.add_task(what, total=total)

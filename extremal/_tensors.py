@@ -1,0 +1,78 @@
+"""Small operations on tensors that several parts share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+# The order of each norm, and of its dual, as torch.linalg.vector_norm takes them.
+NORM_ORDERS = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
+DUAL_ORDERS = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}
+
+# `field(metadata=SHARED_BY_ROWS)`: all rows of a `RowRecord` have it in common, as a Gram matrix.
+SHARED_BY_ROWS = {"shared": True}
+
+
+def norm_ratio(own: str, asked: str, dim: int) -> float:
+    """The largest ||z||_own / ||z||_asked: radii in `own` over it are radii in `asked`."""
+    return float(dim) ** max(0.0, 1.0 / NORM_ORDERS[own] - 1.0 / NORM_ORDERS[asked])
+
+
+def unit_rows(rows: Tensor) -> Tensor:
+    """Rows (..., dim) divided by their l2 norms; zero rows stay zero."""
+    length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+    return rows / torch.where(length > 0, length, 1.0)
+
+
+def batches(count: int, size: int) -> Iterator[slice]:
+    """Slices of `size` rows that together cover `count` of them."""
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+class RowRecord:
+    """Base of dataclasses that hold something of each of n points, pairs or neurons.
+
+    Fields that are tensors with a row for each, or that have a `take` of their own (another
+    `RowRecord`, a `Ball`), follow a choice of rows. All others, and those marked with
+    `SHARED_BY_ROWS`, stay.
+    """
+
+    def take(self, index: Tensor | slice) -> Self:
+        """The chosen rows: indices, a slice or a mask (n,)."""
+        return self._replaced(lambda part: part[index], lambda part: part.take(index))
+
+    def where(self, mask: Tensor, other: Self) -> Self:
+        """These rows where the mask (n,) holds, else those of `other`."""
+        return self._replaced(
+            lambda part, another: torch.where(_like(mask, part), part, another),
+            lambda part, another: part.where(mask, another),
+            other,
+        )
+
+    def put(self, index: Tensor, other: Self) -> Self:
+        """These rows, but for those at `index` (m,), which are those of `other`."""
+        return self._replaced(
+            lambda part, another: part.index_copy(0, index, another),
+            lambda part, another: part.put(index, another),
+            other,
+        )
+
+    def _replaced(self, tensors: Any, records: Any, *others: Self) -> Self:
+        """Each field that has rows replaced by a function of it and of those of the others."""
+        changed = {}
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            parts = [getattr(each, field.name) for each in (self, *others)]
+            if isinstance(parts[0], Tensor) and not field.metadata.get("shared"):
+                changed[field.name] = tensors(*parts)
+            elif hasattr(parts[0], "take") and not isinstance(parts[0], Tensor):
+                changed[field.name] = records(*parts)
+        return dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+
+def _like(mask: Tensor, part: Tensor) -> Tensor:
+    """A mask (n,) with as many dimensions as `part` has."""
+    return mask.reshape(-1, *[1] * (part.ndim - 1))
