@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _FORMAT = "extremal-flow-2"
 _EVERY = 15.0  # seconds
-_COUNTS = ("steps", "rejected", "sides")
+_COUNTS = ("steps", "rejected", "right_hand_sides")
 
 
 class Checkpoint:

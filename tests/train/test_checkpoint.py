@@ -63,7 +63,7 @@ def test_an_interrupted_flow_goes_on_to_the_same_end(kind, tmp_path):
 
 @EACH
 def test_an_interruption_between_steps_is_kept_too(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
     path, told = tmp_path / "state", []
 
     def progress(time: float, loss: float, phase: str) -> None:
@@ -88,7 +88,7 @@ def test_an_interruption_between_steps_is_kept_too(kind, tmp_path, monkeypatch):
 
 @EACH
 def test_going_on_is_no_second_start_and_tells_of_the_whole_run(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
     path, told = tmp_path / "state", []
     _, data, record = interrupted(path, kind, when=4)
     (net, _), (whole, _) = problem(3.0), problem(3.0)
@@ -109,7 +109,7 @@ def test_going_on_is_no_second_start_and_tells_of_the_whole_run(kind, tmp_path, 
 
 @EACH
 def test_phases_are_recorded_once(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
 
     def stop(time: float, loss: float, phase: str) -> None:
         if time > 30.0:
