@@ -4,6 +4,7 @@ from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.models.classification_margin import (
     HasInputGradient,
     check_outputs,
+    evaluation_mode,
     float64_copy,
     margin,
     margin_gradient,
@@ -96,6 +97,7 @@ __all__ = [
     "cover",
     "cover_network",
     "decoupled_classifier",
+    "evaluation_mode",
     "extractor",
     "features",
     "float64_copy",

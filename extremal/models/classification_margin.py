@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +93,25 @@ def float64_copy(net: nn.Module) -> nn.Module:
     for parameter in twin.parameters():
         parameter.requires_grad_(False)
     return twin
+
+
+@contextmanager
+def evaluation_mode(net: nn.Module) -> Iterator[None]:
+    """All of the network in evaluation mode inside, each part in its own mode afterwards.
+
+    In training mode a pass alone moves the running means of a BatchNorm, and Dropout draws.
+
+    Arguments:
+
+    - `net`: any module.
+    """
+    before = [(part, part.training) for part in net.modules()]
+    try:
+        net.eval()
+        yield
+    finally:
+        for part, training in before:
+            part.training = training
 
 
 def _check_pair(net: object, x: object) -> None:

@@ -135,7 +135,9 @@ def test_a_step_of_the_mixed_losses_is_that_of_autograd():
         nudge = 0.0
         if "trades" in changes:
             slope, nudge = divergence_slope(clean), 1e-3
-        moved = inner.perturbed(before, data.x, slope, nudge=nudge, generator=generator())
+        moved = inner.perturbed(
+            before, data.x, slope, start_radius_share=nudge, generator=generator()
+        )
         loss = nn.functional.cross_entropy
         if "trades" in changes:
             own, other = (before(x).log_softmax(1) for x in (data.x, moved))

@@ -12,7 +12,7 @@ from torch import nn
 
 from extremal.models import Explicit, PReLUNet, Preparation
 from extremal.train import Loss, Record, Until, gradient_flow
-from extremal.train.checkpoint import Checkpoint
+from extremal.train.checkpoint import Checkpoint, problem_digest
 from tests.train.twin import largest_difference, problem
 
 TIMES = (1.0, 2.5, 4.0)
@@ -171,7 +171,7 @@ def test_the_end_may_be_put_off(kind, tmp_path):
 
 @EACH
 def test_a_state_is_kept_on_the_way(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(Checkpoint, "every", 0.0)
+    monkeypatch.setattr(Checkpoint, "seconds_between", 0.0)
     path = tmp_path / "state"
     seen = []
     net, data = problem(3.0)
@@ -239,11 +239,11 @@ class Shifted(nn.Module):
         return ((x - self.shift) ** self.power) @ self.weight
 
 
-def test_any_networks_buffers_and_settings_are_part_of_the_problem(tmp_path):
+def test_any_networks_buffers_and_settings_are_part_of_the_problem():
     _, data = problem(3.0)
 
     def digest(net: nn.Module) -> str:
-        return Checkpoint(tmp_path / "state", net, data, {}, Record()).problem
+        return problem_digest([net, data])
 
     assert digest(Shifted(0.5, 1)) == digest(Shifted(0.5, 1))
     assert digest(Shifted(0.5, 1)) != digest(Shifted(0.6, 1))
@@ -273,7 +273,7 @@ def test_a_broken_or_foreign_file_is_told_and_kept(tmp_path):
     (tmp_path / "cut").write_bytes(path.read_bytes()[:-100])
     (tmp_path / "text").write_text("no tensors here")
     net.save(tmp_path / "network")
-    save_file({"a": torch.ones(2)}, tmp_path / "bare", {"format": "extremal-flow-2"})
+    save_file({"a": torch.ones(2)}, tmp_path / "bare", {"format": "extremal-training-1"})
     for name in ("cut", "text", "network", "bare"):
         file = tmp_path / name
         kept = file.read_bytes()

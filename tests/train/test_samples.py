@@ -104,7 +104,7 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
     assert corrected.subsample is not None
     assert len(corrected.subsample) == 20
     rows, left = torch.arange(40), torch.ones(40).double()
-    corrected.refresh(place, left, rows, 40)
+    corrected.refresh(place, left, rows)
     assert corrected.passes == 1.0
     exact = field.pull(place, push)
     for found, wanted in zip(corrected.pull(place, rows), exact, strict=True):
@@ -119,10 +119,10 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
         near.append((corrected.pull(there, rows)[0] - field.pull(there, push)[0]).norm())
         assert near[-1] < 0.3 * bare.norm()
     assert near[1] < 0.7 * near[0]
-    corrected.refresh(place, left, rows, 40)
+    corrected.refresh(place, left, rows)
     assert corrected.passes == 1.0  # nothing has turned
     there = unit(place + 0.5 * unit(step))
-    corrected.refresh(there, left, rows, 40)
+    corrected.refresh(there, left, rows)
     assert corrected.passes == 2.0
     torch.testing.assert_close(corrected.pull(there, rows)[0], field.pull(there, push)[0])
 

@@ -9,8 +9,10 @@ import math
 import sys
 import time as clock
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from extremal import _check
@@ -66,6 +68,42 @@ _STATIONARY_STEPS = 200
 _LEAST_STEPS_BEFORE_REST = 100
 
 
+def read_state(checkpoint: Checkpoint, recorder: Recorder, until: float) -> dict[str, Any]:
+    """Put the recorder and its network where a file has left them; the rest of the state.
+
+    The end of the flow is not part of the problem: it may be put off when the flow goes on, but not
+    to before the time that was reached. Nor are the times to record at.
+    """
+    found = checkpoint.read()
+    if found is None:
+        return {"time": 0.0}
+    state, tensors = found
+    rule = f"not lie before {state['time']!r}, which the checkpoint has reached"
+    _check.require(until >= state["time"], "until", rule, until)
+    with torch.no_grad():
+        for name, part in recorder.net.named_parameters():
+            part.copy_(tensors[f"net/{name}"])
+    recorder.restore(tensors)
+    return state
+
+
+def resume(flow: Flow, state: dict[str, Any]) -> None:
+    """Let a flow count and remember what went before it, as `read_state` found it."""
+    for name, count in state.get("counts", {}).items():
+        setattr(flow.counts, name, getattr(flow.counts, name) + count)
+    if "memory" in state:
+        flow.remember(state["memory"])
+
+
+def _write_state(checkpoint: Checkpoint, flow: Flow, recorder: Recorder, reached: float) -> None:
+    """Keep the state at the time reached, or at an earlier one that is still to be recorded."""
+    time = min(reached, recorder.next_time())
+    flow.write(recorder.net, time)
+    tensors = {f"net/{name}": part for name, part in recorder.net.named_parameters()}
+    state = {"time": time, "counts": asdict(flow.counts), "memory": flow.memory()}
+    checkpoint.write(state, tensors | recorder.state())
+
+
 def follow(
     flow: Flow,
     recorder: Recorder,
@@ -76,8 +114,6 @@ def follow(
     method: str,
 ) -> Trajectory:
     """Bring a flow to its end, with the recorder's network at the flow's state there."""
-    if checkpoint is not None:
-        checkpoint.resume(flow)
     if not recorder.times:
         _record_at(flow, recorder, flow.time)
         if not math.isfinite(recorder.losses[-1]):
@@ -92,7 +128,7 @@ def follow(
         raise recorder.diverged(flow.time, str(error), method=method, ended_by=why) from error
     except KeyboardInterrupt:
         if checkpoint is not None:
-            checkpoint.write(flow, recorder, run.reached)
+            _write_state(checkpoint, flow, recorder, run.reached)
         flow.write(recorder.net, run.reached)
         raise
     if checkpoint is not None:
@@ -118,19 +154,17 @@ def _drive(
 ) -> None:
     """Take steps to the end, and tell progress and write checkpoints on the way."""
     flow, recorder = run.flow, run.recorder
-    last_shown = last_written = clock.monotonic()
+    last_shown = clock.monotonic()
     while not run.ended_by:
         if flow.counts.steps + flow.counts.rejected >= max_steps:
             advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
             raise _OutOfStepsError(advice)
         run.step()
-        now = clock.monotonic()
-        if progress is not None and now - last_shown > _PROGRESS_SECONDS:
-            last_shown = now
+        if progress is not None and clock.monotonic() - last_shown > _PROGRESS_SECONDS:
+            last_shown = clock.monotonic()
             progress(run.reached, run.loss(run.reached), flow.phase)
-        if checkpoint is not None and now - last_written > checkpoint.every:
-            last_written = now
-            checkpoint.write(flow, recorder, run.reached)
+        if checkpoint is not None and checkpoint.is_due:
+            _write_state(checkpoint, flow, recorder, run.reached)
     run.record_end()
 
 

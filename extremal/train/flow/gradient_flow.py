@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from extremal import _check
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import PReLUNet, float64_copy
 from extremal.train.checkpoint import Checkpoint
-from extremal.train.flow.driver import Flow, FlowProgress, as_progress, follow
+from extremal.train.flow.driver import Flow, FlowProgress, as_progress, follow, read_state, resume
 from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import WeightFlow
@@ -110,27 +110,23 @@ def gradient_flow(
     twin = _float64_twin(net)
     data = train if staged else train.to(torch.float64)
     recorder = Recorder(record, twin, data, used, end.time)
-    kept, start = None, 0.0
+    saved: Checkpoint | None = None
+    state: dict[str, Any] = {"time": 0.0}
     if checkpoint is not None:
-        settings = {
-            "loss": used.name,
-            "reduction": used.reduction,
-            "tolerance": tolerance,
-            "method": name,
-        }
-        kept = Checkpoint(checkpoint, _float64_twin(net), train, settings, recorder.record)
-        start = kept.read(twin, recorder, end.time)
+        saved = _checkpoint(checkpoint, twin, train, recorder, [tolerance, name])
+        state = read_state(saved, recorder, end.time)
     flow: Flow
     if staged:
         assert isinstance(twin, PReLUNet)
         known, horizon = name == "mixture", _horizon(end, used, len(train))
         flow = StagedFlow(
-            twin, data, used, tolerance, horizon, known=known, exact=end.goals, time=start
+            twin, data, used, tolerance, horizon, known=known, exact=end.goals, time=state["time"]
         )
     else:
-        flow = WeightFlow(twin, data, used, tolerance, end.time, time=start)
+        flow = WeightFlow(twin, data, used, tolerance, end.time, time=state["time"])
+    resume(flow, state)
     try:
-        trajectory = follow(flow, recorder, end, max_steps, show, kept, name)
+        trajectory = follow(flow, recorder, end, max_steps, show, saved, name)
     finally:
         _copy_back(twin, net)
     trajectory.info["tolerance"] = tolerance  # type: ignore[index]
@@ -156,6 +152,17 @@ def can_be_staged(net: nn.Module) -> bool:
     simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
     alive = bool(net.neurons.detach().any(1).all())
     return trained and simple and alive and net.preparation.plain
+
+
+def _checkpoint(
+    path: str | Path, net: nn.Module, train: Dataset, recorder: Recorder, settings: list[Any]
+) -> Checkpoint:
+    """The file of a flow that starts at a network."""
+    record, loss = recorder.record, recorder.loss
+    asked = [sorted(record.watch), record.snapshots, record.phases]
+    problem = [*settings, loss.name, loss.reduction, asked, train.x, train.y, train.group, net]
+    parts = "network, data, settings and record"
+    return Checkpoint(path, problem, training="gradient_flow", parts=parts)
 
 
 def _horizon(until: Until, loss: Loss, count: int) -> float:
