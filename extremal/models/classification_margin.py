@@ -97,21 +97,19 @@ def float64_copy(net: nn.Module) -> nn.Module:
 
 @contextmanager
 def evaluation_mode(net: nn.Module) -> Iterator[None]:
-    """All of the network in evaluation mode inside, each part in its own mode afterwards.
-
-    In training mode a pass alone moves the running means of a BatchNorm, and Dropout draws.
+    """Run what is inside with all parts of a network in evaluation mode; then as they were.
 
     Arguments:
 
     - `net`: any module.
     """
-    before = [(part, part.training) for part in net.modules()]
+    modes = [(part, part.training) for part in net.modules()]
+    net.eval()
     try:
-        net.eval()
         yield
     finally:
-        for part, training in before:
-            part.training = training
+        for part, mode in modes:
+            part.training = mode
 
 
 def _check_pair(net: object, x: object) -> None:

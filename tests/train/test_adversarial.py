@@ -219,3 +219,10 @@ def test_bad_input_is_named_before_any_work(changes, message):
     with pytest.raises(ValueError, match=message):
         trained(net, **changes)
     assert all(torch.equal(part, before[name]) for name, part in net.state_dict().items())
+
+
+@pytest.mark.parametrize("batch", [0, 99])
+def test_at_radius_0_adam_checks_its_batches_too(batch):
+    net, inner = network(2), InnerAttack("l2", 0.0)
+    with pytest.raises(ValueError, match="batch must be"):
+        trained(net, inner=inner, method="adam", batch=batch)
