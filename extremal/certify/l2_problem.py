@@ -274,7 +274,7 @@ def points(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts:
     `gram` (h, h) holds those of the neurons with each other.
     """
     x = x.double()
-    z = form.preparation.residue(x)
+    z = form.preparation.scaled_offset(x)
     scale = form.preparation.scale
     outer = None
     if form.offsets is not None and form.preparation.normalize > 0.0:

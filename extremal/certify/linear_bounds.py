@@ -67,7 +67,7 @@ class _Task:
 
     @classmethod
     def of(cls, form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> _Task:
-        z = form.preparation.residue(x)
+        z = form.preparation.scaled_offset(x)
         scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype, device=x.device).expand(
             x.shape[1]
         )

@@ -66,7 +66,7 @@ class Dataset:
         rows = torch.randperm(len(self), generator=generator)[:count].sort().values
         return self.take(rows.to(self.x.device))
 
-    def spaced(self, count: int) -> Dataset:
+    def evenly_spaced(self, count: int) -> Dataset:
         """At most as many rows as asked for, evenly spaced: data often come in order of class."""
         _check.integer("count", count, minimum=1)
         rows = torch.linspace(0, len(self) - 1, min(count, len(self))).round().long()

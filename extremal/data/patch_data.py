@@ -107,7 +107,7 @@ class PatchData:
         shake = torch.randn(x.shape, generator=generator, dtype=torch.float64)
         return Dataset((x + self.noise * shake).flatten(1).to(dtype), y, source=self)
 
-    def moved(
+    def perturbed_by_features(
         self, data: Dataset, radius: float, *, kind: Literal["inside", "replaced"] = "inside"
     ) -> Dataset:
         """The data under an attack that knows the features and no network, with true labels.

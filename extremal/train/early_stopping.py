@@ -75,7 +75,7 @@ class RobustValidation:
         return looks
 
     def _robust(self, data: Dataset, inner: InnerAttack, seed: int) -> Look:
-        few = data.spaced(self.points)
+        few = data.evenly_spaced(self.points)
         radius = inner.radius if self.radius is None else self.radius
 
         def look(net: nn.Module) -> float:

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from extremal.data import DataError, Dataset, image_formats, load, named_datasets, published_split
-from extremal.data.image_formats import BATCHES, from_pictures, read_cifar, read_idx, read_images
+from extremal.data.image_formats import BATCHES, cifar_from_png, read_cifar, read_idx, read_mnist
 from extremal.data.named_datasets import DATASETS, NamedDataset
 from tests.data.fakes import CONTENTS, FILES, Fake, described, fill, idx
 
@@ -22,7 +22,7 @@ def _toy(request, monkeypatch):
     if "fetch" in request.keywords:
         return
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
-    row = NamedDataset("toy", FILES, (Fake(CONTENTS),), read_images)
+    row = NamedDataset("toy", FILES, (Fake(CONTENTS),), read_mnist)
     monkeypatch.setattr(named_datasets, "DATASETS", DATASETS | {"toy": row})
 
 
@@ -40,7 +40,7 @@ def test_pixels_become_points_in_the_box(tmp_path):
 def test_the_users_folder_is_read(tmp_path, monkeypatch):
     fill(tmp_path / "mine" / "toy", CONTENTS, packed=True)
     monkeypatch.setenv("EXTREMAL_DATA", str(tmp_path / "mine"))
-    monkeypatch.setitem(named_datasets.DATASETS, "toy", NamedDataset("toy", FILES, (), read_images))
+    monkeypatch.setitem(named_datasets.DATASETS, "toy", NamedDataset("toy", FILES, (), read_mnist))
     assert load("toy", cache=tmp_path / "none")[0].y.tolist() == [3, 9]
 
 
@@ -54,7 +54,7 @@ def test_unknown_names():
 
 def read(**changed: bytes) -> tuple[Dataset, Dataset]:
     long = {"images": "train-images-idx3-ubyte", "labels": "train-labels-idx1-ubyte"}
-    return read_images(CONTENTS | {long[name]: content for name, content in changed.items()})
+    return read_mnist(CONTENTS | {long[name]: content for name, content in changed.items()})
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_files_that_are_not_what_they_should_be(changed, message):
 
 def test_a_file_of_the_right_checksum_but_another_format(tmp_path, monkeypatch):
     wrong = CONTENTS | {"t10k-labels-idx1-ubyte": idx(1, 1, values=b"5")}
-    row = NamedDataset("toy", described(wrong), (Fake(wrong),), read_images)
+    row = NamedDataset("toy", described(wrong), (Fake(wrong),), read_mnist)
     monkeypatch.setitem(named_datasets.DATASETS, "toy", row)
     with pytest.raises(ValueError, match="t10k-labels-idx1-ubyte must be an idx file"):
         load("toy", cache=tmp_path)
@@ -119,7 +119,7 @@ DIGITS = [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]  # as the UCI reposi
 def test_cifar_from_pictures_has_planes_one_after_the_other(monkeypatch):
     monkeypatch.setattr(image_formats, "_IMAGES", 2)
     contents, pixels = pictures()
-    train, test = read_cifar(from_pictures(contents))
+    train, test = read_cifar(cifar_from_png(contents))
     assert (len(train), len(test)) == (10, 2)
     assert train.y.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
     assert test.y.tolist() == [3, 8]

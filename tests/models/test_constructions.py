@@ -203,7 +203,7 @@ def test_radii_are_the_same_in_blocks(monkeypatch):
     y = torch.where(x[:, 0] < 0.5, 1, -1)
     nets = models.Memoriser(found, 0.01), models.GridNet.of(models.DistanceRatio.of(found), 3, 5)
     whole = [net.proven_radii(x, y, "linf") for net in nets]
-    for name in ("provable_constructions._BLOCK_COORDINATES", "grid._VALUES"):
+    for name in ("provable_constructions._BLOCK_COORDINATES", "grid_network._VALUES"):
         monkeypatch.setattr(f"extremal.models.{name}", 100)
     for net, radii in zip(nets, whole, strict=True):
         assert float(radii.max()) > 0
