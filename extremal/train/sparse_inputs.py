@@ -62,7 +62,9 @@ class SparseDataset:
             none = torch.zeros(0, dtype=torch.long, device=x.device)
             return none, none, z.new_zeros(0)
         shared = self.columns
-        length = torch.linalg.vector_norm(preparation.scaled_offset(x).double(), dim=1, keepdim=True)
+        length = torch.linalg.vector_norm(
+            preparation.scaled_offset(x).double(), dim=1, keepdim=True
+        )
         size = torch.where(length > 0, length**-preparation.normalize, 0.0).to(z.dtype)  # a
         torch.cat([z[:, shared.rest], size], dim=1, out=out)
         odd = x[:, shared.rare] != usual

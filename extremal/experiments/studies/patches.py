@@ -206,7 +206,9 @@ def _end(
         "robust_accuracy": left,
         "phase_two": float(left > _ROBUST),
         "inside_accuracy": measure.accuracy(net, source.perturbed_by_features(test, radius)),
-        "replaced_accuracy": measure.accuracy(net, source.perturbed_by_features(test, radius, kind="replaced")),
+        "replaced_accuracy": measure.accuracy(
+            net, source.perturbed_by_features(test, radius, kind="replaced")
+        ),
         "robust_correlation": robust,
         "dense_correlation": dense,
         "dense_over_robust": dense / robust if robust > 0 else math.inf,
