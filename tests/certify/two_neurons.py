@@ -10,7 +10,7 @@ from extremal.attack.attack_result import check_points
 from extremal.attack.ball import Ball
 from extremal.attack.linear_problems import smallest_move
 from extremal.attack.projection import Bounds
-from extremal.data.dataset import Box
+from extremal.data import Box
 from extremal.models import PReLUNet, TwoLayerForm, as_two_layer_form, group_margins
 
 
