@@ -10,7 +10,7 @@ from extremal.data.fetching.download import (
 )
 from extremal.data.fetching.package_registries import PYPI, RegistryPackage
 from extremal.data.gaussian_clusters import GaussianClusters, correlated_centers, random_centers
-from extremal.data.image_formats import read_mnist_part
+from extremal.data.image_formats import as_picture, read_mnist_part
 from extremal.data.named_datasets import DATASETS, load, published_split
 from extremal.data.orthonormal_mixture import OrthogonalClusters, OrthonormalMixture
 from extremal.data.patch_data import PatchData
@@ -42,6 +42,7 @@ __all__ = [
     "OrthonormalMixture",
     "PatchData",
     "RegistryPackage",
+    "as_picture",
     "cache_folder",
     "checked_box",
     "correlated_centers",

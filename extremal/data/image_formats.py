@@ -113,3 +113,19 @@ def read_digits(contents: Mapping[str, bytes]) -> tuple[Dataset, Dataset]:
     whole = Dataset(x[order], y[order], box=(0.0, 1.0))
     count = _DIGITS_TRAINING_IMAGES
     return whole.take(slice(count)), whole.take(slice(count, None))
+
+
+def as_picture(x: Tensor) -> Tensor:
+    """A point (dim,) as an image (height, width, planes): one or three square planes, else a row.
+
+    Planes come one after the other in a point, as `load` and `load_folder` give them.
+
+    Arguments:
+
+    - `x`: a tensor (dim,).
+    """
+    for planes in (1, 3):
+        size = round((len(x) / planes) ** 0.5)
+        if planes * size * size == len(x):
+            return x.reshape(planes, size, size).permute(1, 2, 0)
+    return x.reshape(1, -1, 1)
