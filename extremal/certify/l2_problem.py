@@ -259,7 +259,7 @@ def point_products(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts
     `gram` (h, h) holds those of the neurons with each other.
     """
     x = x.double()
-    z = form.preparation.residue(x)
+    z = form.preparation.scaled_offset(x)
     scale = form.preparation.scale
     length_before = None
     if form.offsets is not None and form.preparation.normalize > 0.0:

@@ -122,7 +122,7 @@ def prepare_l2(
     mine = form.own(y)
     own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
     points = point_products(form, network.gram, x)
-    z, step = form.preparation.residue(x), form.preparation.scale * delta
+    z, step = form.preparation.scaled_offset(x), form.preparation.scale * delta
     attack = Perturbation(step @ form.directions.T, (z * step).sum(1), (step * step).sum(1))
     size = torch.linalg.vector_norm(delta, dim=1)
     far = form.preparation.distance(x)

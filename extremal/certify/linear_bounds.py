@@ -136,7 +136,7 @@ class _BoxProblem:
 def _box_problem(
     form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor
 ) -> _BoxProblem:
-    z = form.preparation.residue(x)
+    z = form.preparation.scaled_offset(x)
     scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype, device=x.device)
     s = z @ form.directions.T
     s = s if form.offsets is None else s + form.offsets

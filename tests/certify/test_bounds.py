@@ -75,7 +75,7 @@ def problem(kind: Kind, generator: torch.Generator, share: float) -> Problem:
     own = form.own(y)
     row, target = (~own).nonzero(as_tuple=True)
     radius = share * (0.2 + torch.rand(len(row), generator=generator, dtype=torch.float64))
-    z = form.preparation.residue(x)[row]
+    z = form.preparation.scaled_offset(x)[row]
     seen = point_products(form, form.directions @ form.directions.T, x)
     radius = radius * torch.linalg.vector_norm(z, dim=1) / seen.stretch
     pairs = seen.pairs(row, own.double().argmax(1)[row], target, radius)
