@@ -14,9 +14,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.attack.ball import Ball
-from extremal.models import MLP, ConvPReLU, DeepPReLU, Grouped, PReLUNet, float64_copy, margin
-
-_SIZED = PReLUNet | MLP | DeepPReLU | ConvPReLU  # networks that say how many coordinates they take
+from extremal.models import float64_copy, input_dim, margin
 
 # Searches in float32 may leave points outside by their rounding; the attacks here do not.
 SLACK = 1e-5
@@ -80,10 +78,9 @@ def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     """
     _check.module("net", net)
-    inner = net.net if isinstance(net, Grouped) else net
-    sized = isinstance(inner, _SIZED)
-    _check.matrix("x", x, columns=inner.dim if isinstance(inner, _SIZED) else None)
-    outputs = net.outputs if sized and isinstance(net, _SIZED | Grouped) else None
+    dim = input_dim(net)
+    _check.matrix("x", x, columns=dim)
+    outputs = None if dim is None else getattr(net, "outputs", None)
     return _check.labels("y", y, count=len(x), outputs=outputs).to(x.device)
 
 

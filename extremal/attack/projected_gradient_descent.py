@@ -40,7 +40,7 @@ from extremal.models import (
     group_margins,
     is_shallow,
     margin_gradient,
-    represented,
+    representations,
 )
 
 # From points (n, dim) and what says which class is theirs: margins (n,), and gradients (n, dim).
@@ -141,7 +141,7 @@ def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: in
     _check.matrix("wanted", wanted, columns=x.shape[1])
     _check.require(len(wanted) == len(x), "wanted", f"have {len(x)} points", len(wanted))
     total = _check.integer("steps", steps, minimum=1)
-    aim = represented(guide, wanted)
+    aim = representations(guide, wanted)
     longest = 2.0 * _TRAVEL / (total + 1) * ball.radii(x).to(x.dtype).unsqueeze(1)
     delta = best = torch.zeros_like(x)
     least = torch.full_like(aim[:, 0], torch.inf)
@@ -154,7 +154,7 @@ def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: in
     x_adv = ball.land(best, x)
     norms_within(x, x_adv, ball, "guided")
     twin = float64_copy(guide)
-    seen = [represented(twin, points.double()) for points in (x_adv, x, wanted)]
+    seen = [representations(twin, points.double()) for points in (x_adv, x, wanted)]
     gap, start = (torch.linalg.vector_norm(own - seen[2], dim=1) for own in seen[:2])
     return Guided(x_adv, gap, start)
 

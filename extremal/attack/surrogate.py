@@ -90,8 +90,7 @@ def reduced_problem(
     form = as_two_layer_form(coarser if coarse else fine, x.dtype)
     assert form is not None
     own = form.own(y)
-    plain = ball.norm == "l2" and ball.box is None
-    if not plain or isinstance(form.preparation.scale, Tensor):
+    if ball.norm != "l2" or ball.box is not None:
         return ReducedProblem(form, x, own, ball, fine)
     basis = _span(form.directions)
     normalised = form.preparation.normalize > 0.0
@@ -159,7 +158,7 @@ def surrogate_network(net: nn.Module, x: Tensor) -> nn.Module:
     small = float64_copy(few).to(x.dtype)
     assert isinstance(small, PReLUNet)
     assert few.reduction is not None
-    lost = ~few.reduction.kept & (few.reduction.mass.amax(0) > 0)
+    lost = ~few.reduction.kept & (few.reduction.contribution_sizes.amax(0) > 0)
     return _Completed(small, whole) if bool(lost.any()) else small
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models import PReLUNet, float64_copy, margin, polar, relu_power_with_slope
+from extremal.models import PReLUNet, float64_copy, margin, polar_form, relu_power_with_slope
 
 Parts = Mapping[str, Tensor]
 _BATCH = 2048
@@ -69,7 +69,7 @@ def inner_products(
     product q_j q'_j (p^2 (r r')^(p-1) <z, z'> - (p^2 - 1) (r r')^p).
     """
     with torch.no_grad():
-        u = polar(net).directions
+        u = polar_form(net).directions
         z = net.preparation(x.double())
         power, slope = relu_power_with_slope(z @ u.T, net.p)  # (m, width)
         q = cotangent @ net.votes

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Box, checked_box
-from extremal.models import float64_copy, gap_gradient, represented
+from extremal.models import float64_copy, gap_gradient, input_dim, representations
 
 _MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-12  # of Adam; gradients are divided by their norm before
 _NOTED = 20  # gaps that are kept on the way
@@ -72,14 +72,14 @@ def invert(
     - `tolerance`: the largest relative gap that counts as converged; it does not change the search.
     - `generator`: source of all random numbers; the same seed gives the same result.
     """
-    _check.matrix("x", x, columns=_columns(represent))
+    _check.matrix("x", x, columns=input_dim(represent))
     if box is not None:
         box = checked_box(box, x)
     total = _check.integer("steps", steps, minimum=1)
     rate = _check.number("lr", lr, above=0.0)
     _check.number("tolerance", tolerance, above=0.0)
     _check.generator("generator", generator)
-    wanted = represented(represent, x)
+    wanted = representations(represent, x)
     at = _noise(x, box, generator)
     scale = torch.linalg.vector_norm(wanted.double(), dim=1)
     scale = torch.where(scale > 0, scale, 1.0)
@@ -102,19 +102,13 @@ def invert(
     gap = _gaps(represent, at, wanted)
     best = torch.where((gap <= least).unsqueeze(1), at, best)
     final = _gaps(
-        float64_copy(represent), best.double(), represented(float64_copy(represent), x.double())
+        float64_copy(represent), best.double(), representations(float64_copy(represent), x.double())
     )
     noted.append((total, torch.minimum(gap, least).double() / scale))
     taken, path = zip(*noted, strict=True)
     return Inversion(
         best, final / scale, path[0], torch.tensor(taken), torch.stack(path), tolerance
     )
-
-
-def _columns(represent: nn.Module) -> int | None:
-    """How many coordinates a point has, where the network behind a representation says so."""
-    found = getattr(getattr(represent, "net", represent), "dim", None)
-    return found if isinstance(found, int) else None
 
 
 def _noise(x: Tensor, box: Box | None, generator: torch.Generator) -> Tensor:

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from extremal import attack, certify, data, models, theory
+from extremal._tensors import norm_ratio
 from extremal.data import Dataset
-from extremal.models.provable_constructions import Circuit, combined, least_distance, stretch
+from extremal.models.provable_constructions import Circuit, combined, least_distance
 
 NORMS = ("linf", "l2", "l1")
 
@@ -191,7 +192,7 @@ def test_a_cover_refuses_what_is_no_reach_and_no_norm():
     for reach in (-0.1, math.nan, math.inf):
         with pytest.raises(ValueError, match="reach must be a finite number >= 0"):
             models.cover(found, reach)
-    with pytest.raises(ValueError, match="norm must be one of 'linf', 'l2', 'l1'"):
+    with pytest.raises(ValueError, match="norm must be one of 'l1', 'l2', 'linf'"):
         models.cover(found, 0.1, "l3")
     with pytest.raises(ValueError, match="data must be a Dataset"):
         models.cover(found.x, 0.1)
@@ -203,7 +204,7 @@ def test_radii_are_the_same_in_blocks(monkeypatch):
     y = torch.where(x[:, 0] < 0.5, 1, -1)
     nets = models.Memoriser(found, 0.01), models.GridNet.of(models.DistanceRatio.of(found), 3, 5)
     whole = [net.proven_radii(x, y, "linf") for net in nets]
-    for name in ("provable_constructions._BLOCK_COORDINATES", "grid_network._VALUES"):
+    for name in ("provable_constructions._BLOCK_COORDINATES", "grid_network._BLOCK_COORDINATES"):
         monkeypatch.setattr(f"extremal.models.{name}", 100)
     for net, radii in zip(nets, whole, strict=True):
         assert float(radii.max()) > 0
@@ -308,8 +309,8 @@ def test_a_circuit_counts_and_draws_nothing():
 
 
 @pytest.mark.parametrize(("own", "asked"), list(itertools.product(NORMS, NORMS)))
-def test_stretch_is_the_largest_ratio_of_norms(own, asked):
+def test_norm_ratio_is_the_largest_ratio_of_norms(own, asked):
     power = {"linf": math.inf, "l2": 2.0, "l1": 1.0}
     z = torch.cat([torch.randn(2000, 3, generator=generator()), torch.ones(1, 3), torch.eye(3)])
     ratio = z.norm(p=power[own], dim=1) / z.norm(p=power[asked], dim=1)
-    assert float(ratio.max()) == pytest.approx(stretch(own, asked, 3))
+    assert float(ratio.max()) == pytest.approx(norm_ratio(own, asked, 3))

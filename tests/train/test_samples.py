@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.models import Gaussian, PReLUNet
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import Gaussian, PReLUNet, relu_power_with_slope
 from extremal.train import Loss
 from extremal.train.flow.alignment_stage import SubsampledPull
 from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar, unit

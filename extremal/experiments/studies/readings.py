@@ -28,7 +28,7 @@ def read(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
         return net
     if reading == "sums":
         assert isinstance(net, models.PReLUNet)
-        return models.summed(net, signs)
+        return models.signed_sum(net, signs)
     return models.Grouped(net, (signs > 0).long(), signed=True)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.models import PReLUNet, polar, relu_power, relu_power_with_slope
+from extremal.models import PReLUNet, polar_form, relu_power, relu_power_with_slope
 
 _NEAR = 0.5  # cosine below which a neuron's remainder would cost more than the neuron
 
@@ -174,8 +174,8 @@ class NetworkPair:
 
 def as_sum(net: PReLUNet) -> NeuronSum:
     """A network's neurons as unit directions and weights, in float64."""
-    found = polar(net)
-    return NeuronSum(found.directions, found.contributions[0], net.p)
+    found = polar_form(net)
+    return NeuronSum(found.directions, found.weights[0], net.p)
 
 
 def in_span(f: NeuronSum, other: NeuronSum) -> NetworkPair:
