@@ -101,15 +101,13 @@ def test_bad_input_is_named(generator):
         theory.field(0 * w, x, y, 1.0)
     with pytest.raises(ValueError, match="target must have no zero rows"):
         theory.cosine_drift(w, torch.zeros(5, dtype=F64), x, y, 1.0)
-    with pytest.raises(
-        ValueError, match=r"w must be a finite floating-point tensor of shape \(n, 5\)"
-    ):
+    with pytest.raises(ValueError, match=r"w must be a floating-point tensor of shape \(n, 5\)"):
         theory.field(w[:, :4], x, y, 1.0)
     with pytest.raises(ValueError, match="y must be 9 labels, each -1 or \\+1"):
         theory.field(w, x, torch.zeros(9), 1.0)
     with pytest.raises(ValueError, match="y must be 9 labels"):
         theory.field(w, x, y[:3], 1.0)
-    with pytest.raises(ValueError, match=r"x must be .* got NaN or infinite entries"):
+    with pytest.raises(ValueError, match=r"x must be finite, got 45 NaN or infinite entries"):
         theory.field(w, x * math.inf, y, 1.0)
     with pytest.raises(ValueError, match="weights must be one of 'inner', 'cosine', got 'sine'"):
         theory.field(w, x, y, 1.0, "sine")
