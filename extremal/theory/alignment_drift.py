@@ -40,6 +40,7 @@ def field(
     """
     x = matrix("x", x)
     w = matrix("w", w, columns=x.shape[1])
+    require(w.dtype == x.dtype, "w", f"have the dtype of x, {x.dtype}", w.dtype)
     y = signs("y", y, count=x.shape[0]).to(x.dtype)
     p = number("p", p, minimum=1.0)
     choice("weights", weights, ("inner", "cosine"))
@@ -87,6 +88,7 @@ def cosine_drift(w: Tensor, target: Tensor, x: Tensor, y: Tensor, p: float) -> T
     """
     flow = projected_field(w, x, y, p)
     target = tensor("target", target, (flow.shape[1],))
+    require(target.dtype == flow.dtype, "target", f"have the dtype of x, {x.dtype}", target.dtype)
     return flow @ directions(target[None, :], "target")[0]
 
 

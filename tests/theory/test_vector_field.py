@@ -126,3 +126,11 @@ def test_a_target_has_one_entry_a_coordinate(generator):
     for wrong in (torch.ones(4, dtype=F64), torch.ones(1, 5, dtype=F64)):
         with pytest.raises(ValueError, match=r"target must be .* shape \(5,\), got shape"):
             theory.cosine_drift(w, wrong, x, y, 3.0)
+
+
+def test_two_dtypes_are_told():
+    x, y = torch.eye(2, dtype=torch.float64), torch.tensor([1.0, -1.0])
+    with pytest.raises(ValueError, match=r"w must have the dtype of x, torch\.float64, got"):
+        theory.field(torch.eye(2), x, y, 3.0)
+    with pytest.raises(ValueError, match=r"target must have the dtype of x, torch\.float64, got"):
+        theory.cosine_drift(x, torch.ones(2), x, y, 3.0)
