@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.attack import AttackResult, Ball, batches, pgd, random_search, surrogate_network
+from extremal._tensors import batches
+from extremal.attack import AttackResult, Ball, pgd, random_search, surrogate_network
 from extremal.evaluate.evaluation_task import EvaluationTask
 from extremal.models import is_shallow, margin_gradient, output_margins
 
@@ -71,7 +72,7 @@ def _change(task: EvaluationTask, rows: Tensor, radius: Tensor) -> Tensor:
     change = torch.zeros_like(start)
     for _ in range(FIRST):
         downward = -torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
-        step = ball.steepest(ball.unblocked(downward, delta, part.x))
+        step = ball.steepest(ball.without_blocked(downward, delta, part.x))
         delta = ball.project(delta + length * step, part.x)
         value, gradient = margin_gradient(twin, part.x + delta, part.y)
         change = torch.maximum(change, (value - start).abs())
