@@ -13,8 +13,8 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack import NORMS, batches
-from extremal.attack.attack_result import BATCH
+from extremal._tensors import batches
+from extremal.attack import BATCH_POINTS, NORMS
 from extremal.certify import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import DATASETS, Dataset
@@ -105,7 +105,7 @@ def correct(net: nn.Module, test: Dataset) -> Tensor:
     with torch.no_grad():
         parts = [
             output_margins(twin(test.x[at].double()), test.y[at]) > 0
-            for at in batches(len(test), BATCH)
+            for at in batches(len(test), BATCH_POINTS)
         ]
     return torch.cat(parts)
 

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Progress
 from extremal._tensors import batches
-from extremal.attack import AttackResult, Ball, known_clusters, minimal, run, verified
-from extremal.attack.attack_result import CLEAN
+from extremal.attack import CLEAN_NAME, AttackResult, Ball, known_clusters, minimal, run, verified
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset
 from extremal.models import check_outputs, float64_copy
@@ -50,7 +49,9 @@ class EvaluationTask:
     def minimal_attack(self, progress: bool | Progress) -> AttackResult:
         """The smallest radius found for each point within the box."""
         test = self.test
-        clean = verified(self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN)
+        clean = verified(
+            self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN_NAME
+        )
         right = torch.nonzero(~clean.success).squeeze(1)
         if len(right) == 0:
             return clean

@@ -100,7 +100,7 @@ def _largest_change(task: EvaluationTask, rows: Tensor, radius: Tensor) -> Tenso
     change = torch.zeros_like(start)
     for _ in range(PLATEAU_STEPS):
         downward = -torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
-        step = ball.steepest(ball.unblocked(downward, delta, part.x))
+        step = ball.steepest(ball.without_blocked(downward, delta, part.x))
         delta = ball.project(delta + length * step, part.x)
         value, gradient = margin_gradient(twin, part.x + delta, part.y)
         change = torch.maximum(change, (value - start).abs())

@@ -153,22 +153,22 @@ def test_samples_are_inside_and_repeat(norm, box, generator):
     assert not torch.equal(draws[0], draws[2])
 
 
-def test_unblocked_leaves_out_what_the_box_holds():
+def test_without_blocked_leaves_out_what_the_box_holds():
     x = torch.tensor([[0.0, 1.0, 0.5, 1.0]], dtype=torch.float64)
     ball = Ball("l1", 1.0, (0.0, 1.0))
     delta = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
     gradient = torch.tensor([[-3.0, 2.0, 4.0, 5.0]], dtype=torch.float64)
     wanted = torch.tensor([[0.0, 0.0, 0.0, 5.0]], dtype=torch.float64)
-    assert torch.equal(ball.unblocked(gradient, delta, x), wanted)
-    assert torch.equal(ball.unblocked(-gradient, delta, x)[0, :3], -gradient[0, :3])
-    assert Ball("l1", 1.0).unblocked(gradient, delta, x) is gradient
+    assert torch.equal(ball.without_blocked(gradient, delta, x), wanted)
+    assert torch.equal(ball.without_blocked(-gradient, delta, x)[0, :3], -gradient[0, :3])
+    assert Ball("l1", 1.0).without_blocked(gradient, delta, x) is gradient
 
 
-def test_unblocked_counts_room_left_by_rounding_as_none():
+def test_without_blocked_counts_room_left_by_rounding_as_none():
     """A projection may stop a few float32 spacings short of the face; a steepest l1 step that goes
     on pushing there would stand still for ever."""
     x = torch.full((1, 2), 0.5)
     ball = Ball("l1", 0.7, (0.0, 1.0))
     delta = torch.tensor([[0.5 * (1 - 5e-7), 0.2]])
     gradient = torch.tensor([[2.0, 1.0]])
-    assert torch.equal(ball.unblocked(gradient, delta, x), torch.tensor([[0.0, 1.0]]))
+    assert torch.equal(ball.without_blocked(gradient, delta, x), torch.tensor([[0.0, 1.0]]))
