@@ -21,20 +21,15 @@ from extremal.attack.surrogate import stopping_margin
 
 # The weight of the new step against the last one: alpha of the paper.
 _NEW_STEP_WEIGHT = 0.75
-
 # The step length stays only if this share of the steps has risen: rho of the paper.
 _LEAST_RISING_SHARE = 0.75
-
 # Sparse steps are reviewed each time this share of all steps has been made.
 _SPARSE_REVIEW_SHARE = 0.04
-
 # The first sparse steps move this share of all coordinates.
 _FIRST_MOVED_SHARE = 0.2
-
 # The next sparse steps move this many times fewer coordinates than the best point has, and a step
 # that is shortened is divided by the same number.
 _SPARSITY_FACTOR = 1.5
-
 # No sparse step becomes shorter than this share of the first one.
 _LEAST_STEP_SHARE = 0.1
 

@@ -54,7 +54,6 @@ _OPERATIONS_BY_NORM = {
     "l2": (projection.project_l2, linear_problems.maximum_l2, draw_l2),
     "linf": (projection.project_linf, linear_problems.maximum_linf, draw_linf),
 }
-
 # A coordinate with less room than this share of the radius counts as blocked by the box: rounding
 # leaves about 1e-7 of it in float32, and a steepest step must not go on pushing there.
 _BLOCKED_ROOM_SHARE = 1e-5

@@ -39,10 +39,8 @@ AttackStep = tuple[Callable[..., AttackResult], dict[str, Any]]
 # The steps of PGD are together this many radii long. From zero at radius 0.9, 100 steps left 99 %
 # of 1000 samples standing on F^(3) with 2.5, 49 % with 10.
 _PGD_TRAVEL_RADII = 10.0
-
 # APGD and the boundary search are driven toward at most so many wrong classes.
 _MOST_TARGETS = 9
-
 # The random search makes so many trials for each step of the other attacks.
 _QUERIES_PER_STEP = 10
 

@@ -29,23 +29,17 @@ from extremal.models import float64_copy, margin
 
 # The first steps go this share beyond the linearised boundary: eta - 1 of the paper.
 _FIRST_OVERSHOOT = 0.05
-
 # The most weight of the boundary's point nearest to x: alpha_max of the paper.
 _MOST_NEAREST_WEIGHT = 0.1
-
 # So much of a perturbation is kept once it breaks the point: beta of the paper.
 _KEPT_SHARE_WHEN_BROKEN = 0.9
-
 # Each step of the polish goes this share of the way to the linearised boundary.
 _POLISH_STEP_SHARES = (1.0, 1.0, 0.5, 0.5, 0.2, 0.2, 0.1, 0.1)
-
 # So many points are tried by bisection in each step of the polish.
 _POLISH_TRIALS = 10
-
 # A perturbation that float64 does not take as broken is made longer by the first of these factors
 # that is enough.
 _LENGTHENING_FACTORS = (1.0, 1.0 + 1e-6, 1.0 + 1e-4, 1.01)
-
 # Bisection in float64 halves the way to x so often.
 _HALVINGS_TOWARD_X = 25
 

@@ -21,7 +21,6 @@ from extremal.models import margin
 
 # The first trials change this share of the coordinates.
 _FIRST_CHANGED_SHARE = 0.8
-
 # That share is halved after each of these shares of the trials, as in the Square Attack.
 _HALVED_AFTER_SHARES = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 

@@ -19,13 +19,10 @@ from extremal.attack.projection import (
 
 # At most so many steps are made; it takes a handful, since each one clips more coordinates.
 _MOST_NEWTON_STEPS = 50
-
 # Rows that have arrived are left out once fewer than this share of them still moves.
 _COMPACTED_BELOW_SHARE = 0.7
-
 # So many of the largest coordinates are ordered at first.
 _FIRST_ORDERED_COORDINATES = 64
-
 # A radius is clearly spent beyond this many radii: no rounding of sums then leaves anything to
 # later coordinates.
 _SPENT_RADII = 1.0 + 1e-9

@@ -18,11 +18,9 @@ Bounds = tuple[Tensor, Tensor]
 
 # So many rows are worked on at a time, so that what is made of them stays in the cache.
 ROWS_IN_CACHE = 256
-
 # The search for a threshold takes Newton's steps alone at first; from here on every second step
 # is a bisection, which cannot go round in circles.
 _PURE_NEWTON_STEPS = 12
-
 # It ends after so many steps at the latest.
 _MOST_THRESHOLD_STEPS = 200
 

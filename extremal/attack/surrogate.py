@@ -26,16 +26,12 @@ from extremal.models import (
 
 # A search may change f by this share, which is about the rounding of float32.
 FINE_TOLERANCE = 1e-7
-
 # Exploring may change f by this share, where that leaves far fewer neurons.
 COARSE_TOLERANCE = 1e-3
-
 # A coarser network is looked for only where a fine one has more neurons than this.
 _MANY_NEURONS = 200
-
 # A coarser network is used only where it has this many times fewer neurons than the fine one.
 _WORTHWHILE_REDUCTION = 8
-
 # Singular values below this share of the largest count as zero.
 _RANK_TOLERANCE = 1e-10
 

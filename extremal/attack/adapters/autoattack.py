@@ -29,23 +29,18 @@ from extremal.data import Box
 
 # The parts of the standard version, by their names there.
 _STANDARD_PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
-
 # The parts of each version; a part alone is a version too.
 _PARTS_OF_VERSION = {
     "standard": _STANDARD_PARTS,
     "plus": ("apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t"),
     **{part: (part,) for part in (*_STANDARD_PARTS, "apgd-dlr", "fab")},
 }
-
 # Their names of the norms.
 _THEIR_NORMS = {"l1": "L1", "l2": "L2", "linf": "Linf"}
-
 # The targeted DLR loss needs so many logits.
 _LEAST_LOGITS = 4
-
 # Their l1 attack begins in a ball of so many times the radius.
 _L1_REACH_RADII = 3.0
-
 # Their Square Attack takes images of at least so many pixels a side.
 _LEAST_IMAGE_SIDE = 5
 

@@ -19,43 +19,30 @@ from extremal.models import group_margins
 
 # Problems of at most so many dimensions are swept in all directions.
 MOST_SWEPT_DIMENSIONS = 4
-
 # So many random rays leave each point, in a problem of 1, 2, 3 or 4 dimensions.
 RAYS_BY_DIMENSION = (2, 64, 128, 256)
-
 # So many rays are in memory at a time, and so many neighbours of the best tried at each distance.
 RAYS_AT_ONCE = 16
-
 # So many evenly spaced shares of a ray's length are tried.
 SHARES_OF_A_RAY = 24
-
 # Where nothing is known, a ray is this many times as long as the centre is far.
 RAY_LENGTH_FACTOR = 8.0
-
 # Neighbours of the best perturbation are tried at these distances, as shares of its size.
 NEIGHBOUR_DISTANCE_SHARES = (0.3, 0.2, 0.1, 0.06, 0.03, 0.02, 0.01, 0.006, 0.003, 0.002, 0.001)
-
 # All those distances are gone through so often.
 NEIGHBOUR_PASSES = 6
-
 # Neighbours are shorter than the best by these shares of their distance from it.
 SHORTENING_SHARES = (0.0, 0.02, 0.1, 0.3)
-
 # Newton makes so many steps to where the own neurons fall silent.
 NEWTON_STEPS = 3
-
 # Steps to silence go so far beyond it that rounding leaves no neuron active.
 SILENCE_OVERSHOOT = 1.0001
-
 # Hildreth's method goes over all neurons so often at most; most points need few sweeps.
 MOST_HILDRETH_SWEEPS = 200
-
 # It ends with a sweep that changes no multiplier by more than this share of the largest.
 SETTLED_MULTIPLIER_SHARE = 1e-5
-
 # So many directions all around are looked in where neurons are few.
 SCATTERED_STARTS = 32
-
 # So many full linear steps are made from the lowest of them.
 SCATTERED_STEPS = 5
 

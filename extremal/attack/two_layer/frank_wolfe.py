@@ -29,16 +29,12 @@ from extremal.models import group_margins, is_shallow
 # The phases of an attack: how many targets of least linearised margin are tried (None: all of
 # them), and with how many steps.
 TARGETS_AND_STEPS = ((1, 3), (3, 8), (None, 10))
-
 # So many steps are made at first toward whichever foreign output is best.
 UNTARGETED_STEPS = 2
-
 # A point is sent toward so many of the opposing neurons that could gain most.
 DIRECTED_NEURONS = 8
-
 # So many steps are made from each start toward such neurons.
 DIRECTED_STEPS = 8
-
 # A point has arrived once a step moves no coordinate by more than this share of the radius.
 SETTLED_MOVE_SHARE = 1e-3
 

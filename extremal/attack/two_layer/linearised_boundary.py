@@ -15,16 +15,12 @@ from extremal.models import group_margins
 
 # The weight of earlier gradients: without it p = 1 goes to and fro between two linear pieces.
 GRADIENT_MOMENTUM = 0.5
-
 # In the end a margin counts as broken once it is below zero by this share of the one at the point.
 BROKEN_MARGIN_SHARE = 1e-7
-
 # That share is at least so many units of rounding.
 LEAST_MARGIN_ROUNDINGS = 32
-
 # So many steps are made on the network itself in the end.
 TIGHTENING_STEPS = 2
-
 # Bisection along a perturbation halves it so often.
 BISECTIONS = 7
 

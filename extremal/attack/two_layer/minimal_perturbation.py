@@ -50,39 +50,28 @@ from extremal.data import Box
 # The rounds of linearised steps: how many targets are kept (None: all), and how many steps are
 # made toward each.
 TARGETS_KEPT_AND_STEPS = ((None, 2), (4, 4), (2, 10))
-
 # The polish searches at these shares of the radius found.
 POLISH_RADIUS_SHARES = (0.9, 0.97, 0.99)
-
 # It makes so many full linear steps at each of them.
 POLISH_LINEAR_STEPS = 3
-
 # It ends with so many linearised steps.
 POLISH_LINEARISED_STEPS = 4
-
 # What the network itself does not take as broken is made longer by the first of these factors that
 # is enough.
 LENGTHENING_FACTORS = (1.00001, 1.0001, 1.0003, 1.001, 1.003, 1.01, 1.03)
-
 # Other ways are looked for at this share of the radius found.
 SECOND_SEARCH_RADIUS_SHARE = 0.97
-
 # Where neurons are few, they are looked for once more at this share.
 THIRD_SEARCH_RADIUS_SHARE = 0.997
-
 # Neurons are few, and more ways can be looked for, up to this number.
 FEW_NEURONS = 64
-
 # So many full linear steps are made from each start toward opposing neurons.
 SHORT_DIRECTED_STEPS = 2
-
 # The first radius at which points are attacked of which nothing was found, as a share of the
 # median radius of the others.
 FIRST_FAR_RADIUS_SHARE = 0.25
-
 # That radius is doubled so often.
 RADIUS_DOUBLINGS = 8
-
 # More points are taken at a time where neurons and coordinates together are fewer than this.
 SMALL_PROBLEM_SIZE = 64
 
