@@ -149,7 +149,7 @@ def test_a_network_is_a_chain_where_its_lipschitz_constant_is_known(name):
         assert float(radius(net, x, net(x).argmax(1))) > 0
     else:
         with pytest.raises(ValueError, match="net must be a PReLUNet"):
-            radius(net, x, torch.zeros(1, dtype=torch.long))
+            radius(net, x, torch.ones(1))
 
 
 def test_an_error_within_a_certificate_is_not_taken_for_an_unknown_network(generator, monkeypatch):
