@@ -18,7 +18,7 @@ from extremal.attack.attack_result import BATCH
 from extremal.certify import EFFORTS
 from extremal.cli.points import Points, read_points
 from extremal.data import DATASETS, Dataset
-from extremal.evaluate.robustness import plain_box
+from extremal.evaluate import box_to_json
 from extremal.models import float64_copy, load, output_margins
 
 ModelArgument = Annotated[
@@ -93,7 +93,7 @@ class Asked:
             "sampled": chosen.sampled,
             "points": len(chosen.data),
             "norm": self.norm,
-            "box": plain_box(chosen.data.box),
+            "box": box_to_json(chosen.data.box),
             "effort": self.effort,
             "seed": self.seed,
         }

@@ -315,14 +315,15 @@ def test_the_classifier_has_margin_1_and_the_least_sum():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_matrix_games(seed):
+    """The value is that of the other player: min over b >= 0, sum b = 1, of max_j (A^T b)_j."""
     a = torch.randn(40, 6, generator=seeded(seed), dtype=torch.float64) + 0.3 * (seed - 2)
     weights, value = largest_margin(a)
-    cost = np.r_[np.zeros(6), -1.0]
-    rows = np.c_[-a.numpy(), np.ones(40)]
-    equal = np.r_[np.ones(6), 0.0][None]
-    bounds = [(0, None)] * 6 + [(None, None)]
-    wanted = linprog(cost, A_ub=rows, b_ub=np.zeros(40), A_eq=equal, b_eq=[1.0], bounds=bounds)
-    assert value == pytest.approx(-wanted.fun, abs=1e-9)
+    cost = np.r_[np.zeros(40), 1.0]
+    rows = np.c_[a.T.numpy(), -np.ones(6)]
+    equal = np.r_[np.ones(40), 0.0][None]
+    bounds = [(0, None)] * 40 + [(None, None)]
+    wanted = linprog(cost, A_ub=rows, b_ub=np.zeros(6), A_eq=equal, b_eq=[1.0], bounds=bounds)
+    assert value == pytest.approx(wanted.fun, abs=1e-9)
     assert float(weights.sum()) == pytest.approx(1.0)
     assert float(weights.min()) >= 0.0
 
