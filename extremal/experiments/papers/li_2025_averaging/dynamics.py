@@ -87,7 +87,7 @@ experiment = Experiment(
     version=3,
     notes=(
         "Networks are trained in float32, so that a share of 1e-7 or so is rounding; in float64 "
-        "the decomposition is exact to 1e-8 (tests/measure/test_weight_decomposition.py). Noise has small "
+        "the decomposition is exact to 1e-8 (tests/measure/test_decomposition.py). Noise has small "
         "coefficients on each of many points: the norm of what they add to a weight is drawn, the "
         "mean over neurons, in the same units as a coefficient times its feature's norm. The "
         "theorem bounds foreign coefficients from above: the largest is drawn with its sign."
