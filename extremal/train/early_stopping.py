@@ -69,7 +69,7 @@ class RobustValidation:
         return probes
 
     def _robust(self, data: Dataset, inner: InnerAttack, seed: int) -> Probe:
-        points = data.spaced(self.points)
+        points = data.evenly_spaced(self.points)
         radius = inner.radius if self.radius is None else self.radius
 
         def probe(net: nn.Module) -> float:

@@ -76,7 +76,7 @@ class InnerAttack:
         for _ in range(self.steps):
             gradient = input_gradient(net, x + delta, slope)
             if self.ascent == "steepest":
-                gradient = ball.steepest(ball.unblocked(gradient, delta, x))
+                gradient = ball.steepest(ball.without_blocked(gradient, delta, x))
                 gradient = gradient * share
             delta = ball.project(delta + length * gradient, x)
         return x + delta

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from extremal.models import Preparation
-from extremal.models.prelu_net import DenseInputs, PreparedInputs
+from extremal.models import DenseInputs, Preparation, PreparedInputs
 
 # A column is rare, and kept as entries, where at most this share of the points differs.
 _MOST_DIFFERING_SHARE = 1 / 8
@@ -43,7 +42,7 @@ class SparseDataset:
         differ = torch.stack([(part != usual).sum(0) for part in x.split(_POINTS_PER_BLOCK)]).sum(0)
         rare = differ <= _MOST_DIFFERING_SHARE * len(x)
         rare &= rare.sum() >= _LEAST_RARE_COLUMN_SHARE * len(rare)
-        level = preparation.residue(usual.unsqueeze(0))[0, rare]
+        level = preparation.scaled_offset(usual.unsqueeze(0))[0, rare]
         rare, rest = rare.nonzero()[:, 0], (~rare).nonzero()[:, 0]
         self.columns = SparseColumns(rare, rest, level) if len(rare) else None
         self.matrix = x.new_empty(len(x), len(rest) + 1 if len(rare) else len(rest))
@@ -68,7 +67,9 @@ class SparseDataset:
             none = torch.zeros(0, dtype=torch.long, device=x.device)
             return none, none, z.new_zeros(0)
         shared = self.columns
-        length = torch.linalg.vector_norm(preparation.residue(x).double(), dim=1, keepdim=True)
+        length = torch.linalg.vector_norm(
+            preparation.scaled_offset(x).double(), dim=1, keepdim=True
+        )
         size = torch.where(length > 0, length**-preparation.normalize, 0.0).to(z.dtype)  # a
         torch.cat([z[:, shared.rest], size], dim=1, out=out)
         odd = x[:, shared.rare] != usual
@@ -106,7 +107,7 @@ class SparseBatch(PreparedInputs):
         s = nn.functional.linear(self.matrix, whole, offsets)
         return s.add_(_grouped_sums(rare, self.column, self.value, self.counts))
 
-    def total(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         """sum_i weight_ij z_i, (width, dim)."""
         shared, whole = self.shared, weights.T @ self.matrix
         point = torch.repeat_interleave(self.counts)

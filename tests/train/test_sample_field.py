@@ -7,8 +7,7 @@ import torch
 
 from extremal._tensors import unit_rows
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.models import Gaussian, PReLUNet
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import Gaussian, PReLUNet, relu_power_with_slope
 from extremal.train import Loss
 from extremal.train.flow.alignment_stage import SubsampledPull
 from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar

@@ -151,7 +151,7 @@ def can_be_staged(net: nn.Module) -> bool:
     trained = all(part.requires_grad for part in net.parameters())
     simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
     alive = bool(net.neurons.detach().any(1).all())
-    return trained and simple and alive and net.preparation.plain
+    return trained and simple and alive and net.preparation.is_identity
 
 
 def _checkpoint(
