@@ -3,9 +3,9 @@
 Usage: python -m tools.compare_smoke OLD [NEW]   (NEW is the working tree unless said)
 
 Each commit is checked out into a folder of its own and run from there with this environment's
-Python. Compared are the summaries, and the numbers and arrays of all trials, but for what is measured
-on the machine: seconds, peak memory, and the panel that draws seconds. Exit code 1 where something
-differs, with the names of the files that do.
+Python. Compared are the summaries, and the numbers and arrays of all trials, but for what is
+measured on the machine: seconds, peak memory, and the panel that draws seconds. Exit code 1 where
+something differs, with the names of the files that do.
 """
 
 from __future__ import annotations
@@ -26,8 +26,6 @@ RUN = (
     "assert extremal.__file__.startswith(os.getcwd()); "
     "from extremal.cli.main import main; main()"
 )
-
-
 # The files of each experiment, by its name, and their contents.
 Results = dict[str, dict[str, bytes]]
 
