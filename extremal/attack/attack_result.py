@@ -23,8 +23,8 @@ from extremal.models import float64_copy, input_dim, margin
 NORM_SLACK_SHARE = 1e-5
 BATCH_POINTS = 1024
 """Points at a time unless said otherwise: a layer of 2000 neurons then takes 16 MB in float64."""
-# The name in a result of points that are misclassified before any attack.
 CLEAN_NAME = "clean"
+"""The name in a result of points that are misclassified before any attack."""
 
 
 class AttackViolation(RuntimeError):  # noqa: N818 - it is named for what happened
