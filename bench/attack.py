@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bench._networks import mnist_network, mnist_points
+from bench._common import mnist_network, mnist_points
 from extremal import attack, models
 
 SETTINGS: dict[str, Any] = {

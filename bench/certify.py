@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from bench._networks import mixture_problem, mnist_network, mnist_points
+from bench._common import mixture_problem, mnist_network, mnist_points
 from extremal import attack, certify, data, models, train
 from extremal.certify.l2_radius import bisected_radii, l2_task
 from extremal.certify.linear_bounds import linear_bound

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from bench._networks import mixture_problem
+from bench._common import mixture_problem
 from extremal import models, train
 from extremal.measure import Distance, distance, supremum
 

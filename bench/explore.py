@@ -21,9 +21,9 @@ from typing import Any
 import torch
 
 from extremal import data, models
-from extremal.web.pool import Deadline
-from extremal.web.setup import Setup
-from extremal.web.training import LOSS, TRAIN, train_answer, train_flow
+from extremal.web.answer_pool import Deadline
+from extremal.web.playground_settings import Setup
+from extremal.web.playground_training import LOSS, TRAIN, train_answer, train_flow
 
 SETTINGS: dict[str, Any] = {
     "setup": "the default of `extremal explore`: dim 4, 2 + 2 subclasses, 60 neurons",

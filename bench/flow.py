@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from bench._networks import mixture_problem
+from bench._common import mixture_problem
 from extremal import data, models, train
 from extremal.measure import distance
 from extremal.train.flow.staged_flow import StagedFlow

@@ -26,7 +26,7 @@ from distributed.cli import dask_scheduler, dask_worker
 import extremal as ex
 from extremal.cli.main import app
 from extremal.data.named_datasets import DATASETS
-from tools.tables import ROOT
+from tools.doc_tables import ROOT
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from extremal.certify import Certificate, certificate
-from extremal.cli.asked import (
+from extremal.cli.options import (
     Asked,
     BoxOption,
     DataOption,

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from extremal._version import __version__
-from extremal.cli import bench, data, evaluate, experiments, explore, separation, store, sweep
+from extremal.cli import (
+    data_commands,
+    experiment_commands,
+    explore,
+    model_commands,
+    separation,
+    store_commands,
+    sweep,
+    tool_commands,
+)
 
 app = typer.Typer(
     name="extremal",
@@ -21,13 +30,13 @@ app = typer.Typer(
 _INTERRUPTED = 130
 # The base of the errors for a wrong option or argument, which typer does not export by name.
 _USAGE: type[Exception] = typer.BadParameter.__mro__[2]
-experiments.add_to(app)
+experiment_commands.add_to(app)
 sweep.add_to(app)
-store.add_to(app)
-evaluate.add_to(app)
-data.add_to(app)
+store_commands.add_to(app)
+model_commands.add_to(app)
+data_commands.add_to(app)
 separation.add_to(app)
-bench.add_to(app)
+tool_commands.add_to(app)
 explore.add_to(app)
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from extremal.cli.asked import say
+from extremal.cli.options import say
 from extremal.experiments import Estimate, Experiment
 from extremal.experiments.running.run_trials import check_run_options
 

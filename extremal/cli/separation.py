@@ -12,7 +12,7 @@ import typer
 
 from extremal import _check, data, measure, report
 from extremal._files import write_whole
-from extremal.cli.asked import JsonOption, say
+from extremal.cli.options import JsonOption, say
 from extremal.cli.points import read_file
 from extremal.data import Dataset
 from extremal.data.named_datasets import DATASETS

@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from extremal import experiments as ex
-from extremal.cli.asked import say
-from extremal.cli.progress import shown_progress
+from extremal.cli.options import say
+from extremal.cli.output import shown_progress
 from extremal.cli.runs import (
     ClusterOption,
     DryOption,

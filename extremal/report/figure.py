@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from extremal._check import choice, require
 from extremal._files import write_whole
 from extremal.report.legends import place_legends, settle
-from extremal.report.panels import (
+from extremal.report.matplotlib_panels import (
     MARK_SIZE,
     draw_bars,
     draw_heat,
@@ -23,8 +23,8 @@ from extremal.report.panels import (
     draw_missing,
     draw_pictures,
 )
-from extremal.report.scenes import draw_scene
-from extremal.report.style import RC, Panel, colours, headings, panels_of, wrapped
+from extremal.report.matplotlib_scenes import draw_scene
+from extremal.report.panel_style import RC, Panel, colours, headings, panels_of, wrapped
 
 KINDS = ("line", "bars", "heat", "scene", "pictures", "missing")
 WIDTHS = {1: 5.6, 2: 4.3}  # inches of a panel with its labels, by the number of columns

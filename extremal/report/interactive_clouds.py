@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from extremal.report.scenes import points_of
-from extremal.report.style import CLOUDS
+from extremal.report.matplotlib_scenes import points_of
+from extremal.report.panel_style import CLOUDS
 
 
 def cloud_traces(cloud: Mapping[str, Any], dim: int) -> list[dict[str, Any]]:

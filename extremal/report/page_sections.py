@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from extremal.report.describe import describe
-from extremal.report.style import has_band, headings, panels_of
+from extremal.report.panel_description import describe
+from extremal.report.panel_style import has_band, headings, panels_of
 from extremal.report.words import (
     command,
     duration,

@@ -14,7 +14,7 @@ from extremal import _check
 from extremal._files import write_whole
 from extremal.data.pictures import as_picture
 from extremal.report.figure import DPI
-from extremal.report.style import RC, plain
+from extremal.report.panel_style import RC, plain
 
 _INCHES = 1.1  # of a picture
 _ACROSS = 4  # pairs in a row

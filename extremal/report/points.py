@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 
-from extremal.report.style import MARKERS, Panel, has_band, numbers, plain
+from extremal.report.panel_style import MARKERS, Panel, has_band, numbers, plain
 
 _GAP = 0.16  # between the points of two series at one name; names are 1 apart
 _EM = 0.6  # of a letter of a tick label, at most, in its size of 8 points

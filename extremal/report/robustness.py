@@ -16,7 +16,7 @@ from extremal import _check
 from extremal._files import write_whole
 from extremal.evaluate import Robustness
 from extremal.report.figure import DPI, HEIGHTS, WIDTHS, fit, lay_out
-from extremal.report.style import CYCLE, GREY, RC, plain
+from extremal.report.panel_style import CYCLE, GREY, RC, plain
 
 _ROOM = 1.05  # the axis ends this much beyond the largest radius
 

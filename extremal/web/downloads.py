@@ -5,9 +5,9 @@ from __future__ import annotations
 from dash import Dash
 from flask import Response, abort, request
 
-from extremal.web.guard import guarded
-from extremal.web.results import KINDS, file_name
-from extremal.web.runs import Runs
+from extremal.web.callback_errors import guarded
+from extremal.web.pages.runs_page import Runs
+from extremal.web.stored_runs import KINDS, file_name
 
 
 def add_download(app: Dash, runs: Runs) -> None:

@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from dash import dcc, html
 
-from extremal.web import parts
-from extremal.web.results import Row
+from extremal.web import controls
+from extremal.web.stored_runs import Row
 
 COLUMNS = {
     "name": "Experiment",
@@ -30,7 +30,7 @@ def page() -> Any:
             html.Button(label, id=f"sort-{name}", type="button", className="sort"),
             scope="col",
             id=f"head-{name}",
-            **parts.aria(sort="ascending" if name == "name" else "none"),
+            **controls.aria(sort="ascending" if name == "name" else "none"),
         )
         for name, label in COLUMNS.items()
     ]
@@ -50,7 +50,7 @@ def page() -> Any:
                 ],
                 className="filter field",
             ),
-            parts.message("message-runs"),
+            controls.message("message-runs"),
             html.Div(
                 html.Table([html.Thead(html.Tr(top)), html.Tbody(id="rows")], className="runs"),
                 className="wide",

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from extremal import attack, certify
 from extremal.models import float64_copy
-from extremal.web.pool import Deadline
-from extremal.web.setup import REACH, Probe
-from extremal.web.training import Trained
+from extremal.web.answer_pool import Deadline
+from extremal.web.playground_settings import REACH, Probe
+from extremal.web.playground_training import Trained
 
 SIDE = 61  # points of the grid along an axis
 

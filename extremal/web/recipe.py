@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from extremal.web.setup import Setup
-from extremal.web.training import END, FRAMES, LOSS, START, TEST, TRAIN
+from extremal.web.playground_settings import Setup
+from extremal.web.playground_training import END, FRAMES, LOSS, START, TEST, TRAIN
 
 _LINES = """\
 g = torch.Generator().manual_seed({seed})

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from dash import dcc, html
 
-from extremal.report.describe import describe
+from extremal.report.panel_description import describe
 from extremal.report.words import (
     command,
     duration,
@@ -20,9 +20,9 @@ from extremal.report.words import (
     tolerance,
     verdict,
 )
-from extremal.web import parts
+from extremal.web import controls
 from extremal.web.overview import EVERY
-from extremal.web.results import KINDS, file_name
+from extremal.web.stored_runs import KINDS, file_name
 
 _WORDS = {
     "csv": "Claims, CSV",
@@ -63,7 +63,7 @@ def page(summary: Mapping[str, Any]) -> Any:
             html.P(now["verdict"], id="run-verdict", className="verdict"),
             html.P(summary["notes"]) if summary["notes"] else None,
             html.Div(files, className="pair files"),
-            parts.message("message-run"),
+            controls.message("message-run"),
             html.Div(id="run-figures", className="panels"),
             html.H2("Ours against published"),
             html.Div(now["claims"], id="run-claims"),
@@ -99,7 +99,7 @@ def progress(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 def panel(shown: Mapping[str, Any], title: str, drawn: dict[str, Any]) -> Any:
     """A panel of the run's figure, with its words."""
-    config = parts.SOLID if "scene" in drawn["layout"] else parts.FLAT
+    config = controls.SOLID if "scene" in drawn["layout"] else controls.FLAT
     return html.Figure(
         [
             html.Figcaption(html.H3(title or "Figure")),
@@ -108,7 +108,7 @@ def panel(shown: Mapping[str, Any], title: str, drawn: dict[str, Any]) -> Any:
                 dcc.Graph(figure=drawn, config=config, responsive=True),
                 className="graph",
                 role="img",
-                **parts.aria(label=title or "Figure"),
+                **controls.aria(label=title or "Figure"),
             ),
         ],
         className="panel",

@@ -6,10 +6,10 @@ from typing import Any
 
 from dash import ClientsideFunction, Dash, Input, Output, State, no_update
 
-from extremal.web.guard import guarded
-from extremal.web.look import empty
-from extremal.web.playground import Playground
-from extremal.web.stage import SLIDERS
+from extremal.web.callback_errors import guarded
+from extremal.web.pages.playground_answers import Playground
+from extremal.web.pages.playground_page import SLIDERS
+from extremal.web.theme import empty
 
 
 def add_callbacks(app: Dash, playground: Playground) -> None:

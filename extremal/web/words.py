@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from extremal.theory import OPTIMAL_RADIUS, average_radius
+from extremal.web.playground_training import END, Answer, Trained, directions
 from extremal.web.probing import Regions
-from extremal.web.training import END, Answer, Trained, directions
 
 _KINDS = {
     "average": "a class average",

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from extremal.report import draw, save_figure
-from extremal.report.style import CYCLE, MORE
-from tests.report.examples import (
+from extremal.report.panel_style import CYCLE, MORE
+from tests.report.helpers_summaries import (
     distance_panel,
     heat_panel,
     line_panel,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from extremal.web.pool import Deadline, Pool
-from extremal.web.setup import Setup
-from extremal.web.training import Answer, Trained, train_answer
+from extremal.web.answer_pool import Deadline, Pool
+from extremal.web.playground_settings import Setup
+from extremal.web.playground_training import Answer, Trained, train_answer
 
 
 @pytest.fixture(scope="session")

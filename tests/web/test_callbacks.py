@@ -23,26 +23,17 @@ from hypothesis import strategies as st
 from extremal import experiments
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
-from extremal.web import (
-    create_app,
-    images,
-    overview,
-    pictures,
-    playground,
-    results,
-    run_page,
-    runs,
-    stage,
-)
-from extremal.web.charts import draw_curve
-from extremal.web.guard import SORRY, guarded
-from extremal.web.look import theme
-from extremal.web.pictures import Own, Shot, look_at, read_shot, read_shot_link
-from extremal.web.pool import Busy, Deadline, Superseded
+from extremal.web import create_app, image_attacks, overview, run_page, stored_runs
+from extremal.web.answer_pool import Busy, Deadline, Superseded
+from extremal.web.app import _not_found, _Pages
+from extremal.web.callback_errors import SORRY, guarded
+from extremal.web.image_attacks import Own, Shot, look_at, read_shot, read_shot_link
+from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
+from extremal.web.playground_charts import draw_curve
+from extremal.web.playground_settings import Probe, Setup
 from extremal.web.probing import regions
-from extremal.web.results import KINDS, changed, detail, download, listing
-from extremal.web.setup import Probe, Setup
-from extremal.web.shell import _not_found, _Pages
+from extremal.web.stored_runs import KINDS, changed, detail, download, listing
+from extremal.web.theme import theme
 from extremal.web.words import broken
 
 OURS = SORRY.partition("{")[0]
@@ -59,8 +50,8 @@ def mappings(*names: str) -> st.SearchStrategy:
 
 SETUPS = mappings("p", "beside", "positive", "negative", "spread", "init", "width", "seed", "loss")
 SHOT = {
-    "data": st.sampled_from(pictures.DATA),
-    "index": st.integers(0, pictures.COUNT - 1),
+    "data": st.sampled_from(image_attacks.DATA),
+    "index": st.integers(0, image_attacks.COUNT - 1),
     "norm": st.sampled_from(["l1", "l2", "linf"]),
     "radius": st.sampled_from([0, 0.01, 0.5]),
 }
@@ -99,7 +90,7 @@ class Passing:
 
     def __init__(self) -> None:
         self.kept, self.count = {}, 0
-        x = torch.rand(pictures.COUNT, 784, generator=torch.Generator().manual_seed(1))
+        x = torch.rand(image_attacks.COUNT, 784, generator=torch.Generator().manual_seed(1))
         self.images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
 
     def ask(self, key, work, **_):
@@ -129,28 +120,28 @@ def fixed(answers):
 @given(SETUPS, THEMES, ANYTHING)
 @quick
 def test_the_playground(fixed, values, look, asker):
-    answered(playground.Playground(fixed).show, values, look, asker)
+    answered(playground_answers.Playground(fixed).show, values, look, asker)
 
 
 @given(SETUPS, THEMES, ANYTHING)
 @settings(quick, max_examples=25)
 def test_the_test_points(fixed, values, look, asker):
-    answered(playground.Playground(fixed).survive, values, look, asker)
+    answered(playground_answers.Playground(fixed).survive, values, look, asker)
 
 
 @given(SETUPS, PROBES, THEMES, ANYTHING)
 @settings(quick, max_examples=40)
 def test_the_plane(fixed, values, point, look, asker):
-    answered(playground.Playground(fixed).probe, values, point, look, asker)
+    answered(playground_answers.Playground(fixed).probe, values, point, look, asker)
 
 
 @given(mappings("data", "index", "norm", "radius"), ANYTHING, ANYTHING)
 @quick
 def test_the_images(passing, values, own, asker):
     before = passing.count
-    words = answered(images.Images(passing).show, values, own, asker)
+    words = answered(images_page.Images(passing).show, values, own, asker)
     assert words or passing.count > before
-    assert answered(images.Images(Refusing()).show, values, own, asker)
+    assert answered(images_page.Images(Refusing()).show, values, own, asker)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +152,7 @@ def passing():
 @given(st.fixed_dictionaries(SHOT), ANYTHING)
 @settings(quick, max_examples=3)
 def test_images_that_there_are(passing, values, asker):
-    assert answered(images.Images(passing).show, values, None, asker) == ""
+    assert answered(images_page.Images(passing).show, values, None, asker) == ""
 
 
 @given(
@@ -169,14 +160,14 @@ def test_images_that_there_are(passing, values, asker):
 )
 @quick
 def test_the_upload(contents):
-    words = answered(images.Images(Refusing()).upload, contents, "a name")
+    words = answered(images_page.Images(Refusing()).upload, contents, "a name")
     assert words.startswith("file must") or contents is None
 
 
 @given(ANYTHING, mappings("by", "down"), ANYTHING)
 @settings(quick, max_examples=25)
 def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
-    stored = runs.Runs(Fixed(None), tmp_path)
+    stored = runs_page.Runs(Fixed(None), tmp_path)
     stored._pool.ask = lambda *_, **__: listed
     assert answered(stored.rows, words, order, ticks) == ""
 
@@ -184,10 +175,10 @@ def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
 @given(RUN, THEMES)
 @settings(quick, max_examples=40)
 def test_one_run(passing, values, look):
-    stored = runs.Runs(passing, Path("nowhere"))
+    stored = runs_page.Runs(passing, Path("nowhere"))
     answered(stored.draw, values, look)
     answered(stored.refresh, None, values)
-    answered(runs.Runs(Refusing(), Path("nowhere")).draw, values, look)
+    answered(runs_page.Runs(Refusing(), Path("nowhere")).draw, values, look)
 
 
 LINKS = st.dictionaries(
@@ -207,7 +198,7 @@ def test_every_address(pages, path, search):
 
 @pytest.fixture(scope="module")
 def pages(passing):
-    made = (runs.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
+    made = (runs_page.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
     return [guarded(_not_found)(_Pages(stored)) for stored in made]
 
 
@@ -269,27 +260,27 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
 
 
 def test_a_good_question_is_drawn(fixed, answers):
-    shown = playground.Playground(fixed).show({"p": 1}, "light", "me")
+    shown = playground_answers.Playground(fixed).show({"p": 1}, "light", "me")
     assert shown[2] == "stage"
     assert "p = 1: of 33 neurons" in str(shown[5])
     assert "OrthonormalMixture(dim=4" in shown[6]
-    both = playground.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
+    both = playground_answers.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
     assert both[2] == "stage two"
     assert len(both[8]) == 2
-    plane = playground.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
+    plane = playground_answers.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
     told = regions(answers[1.0].trained, Probe(2, 3), Deadline(300.0))
     assert f"{told.radius:.3f}" in str(plane[2])
-    curve, words, message = playground.Playground(fixed).survive({}, "dark", "me")
+    curve, words, message = playground_answers.Playground(fixed).survive({}, "dark", "me")
     assert curve == draw_curve([answers[1.0]], theme("dark"))
     assert broken(answers[1.0]) in str(words)
     assert message == ""
 
 
 def test_bad_links_are_explained_in_the_page():
-    page = str(stage.page("?p=17"))
+    page = str(playground_page.page("?p=17"))
     assert "This link can't be followed as it is: p must be" in page
-    assert "This link can't be followed as it is: norm must be" in str(images.page("?norm=l7"))
-    gone = str(runs.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
+    assert "This link can't be followed as it is: norm must be" in str(images_page.page("?norm=l7"))
+    gone = str(runs_page.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
     assert "unknown experiment" in gone
 
 
@@ -322,7 +313,7 @@ def test_a_network_for_something_else_is_refused(tmp_path, outputs, dim):
 
 
 def test_large_files_are_refused(monkeypatch):
-    monkeypatch.setattr(pictures, "FILE", 100)
+    monkeypatch.setattr(image_attacks, "FILE", 100)
     with pytest.raises(ValueError, match="at most 0 MB"):
         Own().add(sent(b"0" * 1000))
 
@@ -335,7 +326,7 @@ def test_few_files_are_read_at_a_time(monkeypatch):
         assert opened.wait(30.0)
         return network()
 
-    monkeypatch.setattr(pictures, "_read", slow)
+    monkeypatch.setattr(image_attacks, "_read", slow)
     own = Own()
     own._reading = threading.Semaphore(1)
     first = threading.Thread(target=own.add, args=(sent(b"first"),))
@@ -396,7 +387,7 @@ def test_images_that_are_not_here_are_not_fetched(monkeypatch, tmp_path):
     monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path))
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
     with pytest.raises(ValueError, match="extremal data fetch mnist"):
-        pictures.load_images("mnist")
+        image_attacks.load_images("mnist")
 
 
 # Runs
@@ -433,7 +424,7 @@ def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
 
 def test_a_figure_is_drawn_once_and_not_for_other_sites(tmp_path, monkeypatch, pool):
     drawn = []
-    monkeypatch.setattr(results, "png_bytes", lambda summary: drawn.append(1) or b"picture")
+    monkeypatch.setattr(stored_runs, "png_bytes", lambda summary: drawn.append(1) or b"picture")
     client = create_app(tmp_path, pool=pool).server.test_client()
     where = "/download?name=demo&scale=quick&kind=png"
     away = client.get(where, headers={"Sec-Fetch-Site": "cross-site"})
@@ -477,9 +468,9 @@ def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
 
     def at(done: int) -> None:
         counts = {"done": done, "failed": 0, "total": 2}
-        monkeypatch.setattr(runs, "detail", lambda *_: {**summary, "trials": counts})
+        monkeypatch.setattr(runs_page, "detail", lambda *_: {**summary, "trials": counts})
 
-    stored = runs.Runs(Fixed(None), tmp_path)
+    stored = runs_page.Runs(Fixed(None), tmp_path)
     at(1)
     shown = str(stored.page("?name=demo&scale=quick"))
     assert "1 of 2 trials done" in shown

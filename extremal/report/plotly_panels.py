@@ -1,0 +1,264 @@
+"""The same panels for plotly, as plain dictionaries: {"data": [...], "layout": {...}}.
+
+`plotly.graph_objects.Figure(figure)` takes each of them; the page writes them as JSON. Text is
+escaped, because plotly reads some HTML tags in it. Colours of paper, ink and grid are left to the
+page, which knows whether it is light or dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from extremal.report.interactive_clouds import cloud_traces
+from extremal.report.panel_style import (
+    CYCLE,
+    DIVERGING,
+    GREY,
+    INK,
+    MOST_MARKED,
+    Panel,
+    colours,
+    fences,
+    has_band,
+    marks_of,
+    missing_reason,
+    mosaic,
+    numbers,
+    panels_of,
+    picture_rows,
+    places,
+)
+
+Figure = dict[str, Any]
+LEGEND = {
+    "orientation": "h",
+    "yref": "container",
+    "y": 0,
+    "yanchor": "bottom",
+    "itemsizing": "constant",
+}
+DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+
+
+def figures(summary: Mapping[str, Any]) -> list[Figure]:
+    """One plotly figure for each panel of a summary."""
+    panels = panels_of(summary)
+    return [_figure(panel, shades) for panel, shades in zip(panels, colours(panels), strict=True)]
+
+
+def _figure(panel: Panel, shades: Sequence[str]) -> Figure:
+    kind = panel["kind"]
+    if kind == "line":
+        return _line(panel, shades)
+    kinds = {"bars": _bars, "heat": _heat, "scene": _scene, "pictures": _pictures}
+    return {**kinds, "missing": _missing}[kind](panel)
+
+
+def _line(panel: Panel, shades: Sequence[str]) -> Figure:
+    data: list[dict[str, Any]] = []
+    joined = panel.get("joined", True)
+    for index, (series, colour) in enumerate(zip(panel["series"], shades, strict=True)):
+        if joined and has_band(series):
+            data += _band(series, colour)
+        curve = _curve(series, colour, SYMBOLS[index % len(SYMBOLS)])
+        data.append(curve if joined else curve | _points(series, colour))
+    layout = _axes(panel)
+    if not joined:
+        layout["scattermode"] = "group"
+    for letter in panel["log"]:
+        layout[f"{letter}axis"] |= {"type": "log", **_decades(panel, letter)}
+    marks = marks_of(panel)
+    layout["shapes"] = [_mark_line(mark) for mark in marks]
+    layout["annotations"] = _mark_labels(marks, logarithmic="x" in panel["log"])
+    layout["margin"]["t"] = 14 + 15 * len(marks)
+    return {"data": data, "layout": layout}
+
+
+def _decades(panel: Panel, letter: str) -> dict[str, Any]:
+    """Ticks at 0.02, 0.05, 0.1 ... on an axis of few decades, and at powers of ten on others."""
+    lists = [places(series[letter]) for series in panel["series"]]
+    values = [v for values in lists for v in values if isinstance(v, float) and v > 0]
+    if not values or max(values) / min(values) > 300:
+        return {"dtick": 1, "exponentformat": "power"}
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    ticks = [float(f"{d}e{k}") for k in range(low, high + 1) for d in (1, 2, 5)]
+    return {"tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def _curve(series: Mapping[str, Any], colour: str, symbol: str) -> dict[str, Any]:
+    count = len(series["x"])
+    return {
+        "type": "scatter",
+        "name": escape(series["label"]),
+        "legendgroup": series["label"],
+        "x": _places(series["x"]),
+        "y": _json(series["y"]),
+        "mode": "lines+markers" if count <= MOST_MARKED else "lines",
+        "line": {"color": colour, "dash": DASHES[series["style"]], "width": 2},
+        "marker": {"symbol": symbol, "size": 6},
+        "showlegend": bool(series["label"]),
+    }
+
+
+def _points(series: Mapping[str, Any], colour: str) -> dict[str, Any]:
+    """What makes a curve points side by side, with bars from minimum to maximum."""
+    look: dict[str, Any] = {"mode": "markers", "offsetgroup": series["label"]}
+    if series["style"] != "solid":
+        look["marker"] = {"symbol": "circle-open", "size": 8, "color": colour}
+    if not has_band(series):
+        return look
+    lists = (numbers(series[name]) for name in ("low", "y", "high"))
+    rows = list(zip(*lists, strict=True))
+    below, above = ([b - a for a, b, _ in rows], [c - b for _, b, c in rows])
+    ends = {"array": _json(above), "arrayminus": _json(below), "color": colour}
+    return {**look, "error_y": {"type": "data", "symmetric": False, **ends}}
+
+
+def _band(series: Mapping[str, Any], colour: str) -> list[dict[str, Any]]:
+    """Two invisible curves with the room between them filled."""
+    red, green, blue = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
+    edge = {
+        "type": "scatter",
+        "x": _places(series["x"]),
+        "mode": "lines",
+        "line": {"width": 0, "color": colour},
+        "legendgroup": series["label"],
+        "showlegend": False,
+        "hoverinfo": "skip",
+    }
+    fill = {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.2)"}
+    return [{**edge, "y": _json(series["low"])}, {**edge, **fill, "y": _json(series["high"])}]
+
+
+def _mark_line(mark: Mapping[str, Any]) -> dict[str, Any]:
+    ends = {"x0": mark["at"], "x1": mark["at"], "y0": 0, "y1": 1}
+    look = {"color": GREY, "dash": "dash", "width": 1.5}
+    return {"type": "line", "xref": "x", "yref": "paper", **ends, "line": look}
+
+
+def _mark_labels(marks: Sequence[Mapping[str, Any]], logarithmic: bool) -> list[dict[str, Any]]:
+    """Labels above the frame, each in a row of its own, where nothing else is drawn."""
+    return [
+        {
+            "x": math.log10(mark["at"]) if logarithmic else mark["at"],
+            "xref": "x",
+            "y": 1,
+            "yref": "paper",
+            "yanchor": "bottom",
+            "yshift": 15 * row,
+            "text": escape(mark["label"]),
+            "showarrow": False,
+            "font": {"size": 12},
+        }
+        for row, mark in enumerate(marks)
+    ]
+
+
+def _bars(panel: Panel) -> Figure:
+    heights = _json(panel["y"])
+    places = list(range(1, len(heights) + 1))
+    bar = {"type": "bar", "x": places, "y": heights, "marker": {"color": CYCLE[0]}}
+    layout = _axes(panel)
+    layout["bargap"] = 0.2 if len(heights) <= 40 else 0.0
+    return {"data": [{**bar, "showlegend": False}], "layout": layout}
+
+
+def _heat(panel: Panel) -> Figure:
+    low, high = float(panel["low"]), float(panel["high"])
+    reach = max(abs(low), abs(high))
+    steps = len(DIVERGING) - 1
+    z = [_json(row) for row in panel["z"]]
+    count = len(z[0]) if z else 0
+    heat = {
+        "type": "heatmap",
+        "z": z,
+        "x": list(range(1, count + 1)),
+        "y": list(range(1, len(z) + 1)),
+        "zmin": -reach,
+        "zmax": reach,
+        "colorscale": [[k / steps, colour] for k, colour in enumerate(DIVERGING)],
+        "colorbar": {"thickness": 12, "tickvals": sorted({low, 0.0, high}), "outlinewidth": 0},
+    }
+    layout = _axes(panel)
+    layout["yaxis"] |= {"autorange": "reversed", "showgrid": False}
+    layout["xaxis"] |= {"showgrid": False}
+    if panel["columns"] is not None:
+        names = [escape(str(name)) for name in panel["columns"]]
+        layout["xaxis"] |= {"tickvals": heat["x"], "ticktext": names}
+        heat |= {"customdata": [names] * len(z)}
+        heat |= {"hovertemplate": "%{customdata}, row %{y}: %{z:.3f}<extra></extra>"}
+    if panel.get("rows") is not None:
+        labels = [escape(str(name)) for name in panel["rows"]]
+        layout["yaxis"] |= {"tickvals": heat["y"], "ticktext": labels}
+    pen = {"color": INK, "width": 2}
+    layout["shapes"] = [
+        {"type": "line", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "line": pen}
+        for (x0, y0), (x1, y1) in fences(panel)
+    ]
+    return {"data": [heat], "layout": layout}
+
+
+def _scene(panel: Panel) -> Figure:
+    dim = int(panel["dim"])
+    data = [trace for cloud in panel["clouds"] for trace in cloud_traces(cloud, dim)]
+    layout = _axes({"xlabel": "", "ylabel": ""})
+    layout["showlegend"] = True
+    if dim == 2:
+        layout["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
+        return {"data": data, "layout": layout}
+    axis = {"title": {"text": ""}, "nticks": 4, "showbackground": False}
+    layout["scene"] = {f"{name}axis": dict(axis) for name in "xyz"}
+    camera = {"eye": {"x": 1.5, "y": 1.25, "z": 0.8}, "center": {"x": 0, "y": 0, "z": -0.15}}
+    layout["scene"] |= {"aspectmode": "data", "camera": camera}
+    layout["margin"] = {"l": 0, "r": 0, "t": 0, "b": 40}
+    del layout["xaxis"], layout["yaxis"]
+    return {"data": data, "layout": layout}
+
+
+def _pictures(panel: Panel) -> Figure:
+    image = {"type": "image", "z": mosaic(panel).tolist(), "hoverinfo": "skip"}
+    layout = _axes({"xlabel": "", "ylabel": ""})
+    middles, names = picture_rows(panel)
+    layout["xaxis"] |= {"showticklabels": False, "ticks": "", "showgrid": False}
+    layout["yaxis"] |= {"tickvals": middles, "ticktext": [escape(name) for name in names]}
+    layout["yaxis"] |= {"ticks": "", "showgrid": False, "scaleanchor": "x"}
+    return {"data": [image], "layout": layout}
+
+
+def _missing(panel: Panel) -> Figure:
+    layout = _axes({"xlabel": "", "ylabel": ""})
+    for axis in ("xaxis", "yaxis"):
+        layout[axis] |= {"visible": False}
+    note = {"text": escape(missing_reason(panel)), "showarrow": False, "font": {"size": 14}}
+    layout["annotations"] = [{**note, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}]
+    return {"data": [], "layout": layout}
+
+
+def _axes(panel: Panel) -> dict[str, Any]:
+    """The layout that every panel has, with axis titles."""
+    axis = {"automargin": True, "zeroline": False, "ticks": "outside"}
+    return {
+        "xaxis": {**axis, "title": {"text": escape(panel["xlabel"])}},
+        "yaxis": {**axis, "title": {"text": escape(panel["ylabel"])}},
+        "margin": {"l": 50, "r": 12, "t": 14, "b": 44},
+        "legend": dict(LEGEND),
+        "hovermode": "closest",
+    }
+
+
+def _places(values: Sequence[Any]) -> list[Any]:
+    found = places(values)
+    return [escape(place) if isinstance(place, str) else _null(place) for place in found]
+
+
+def _json(values: Any) -> list[float | None]:
+    """Numbers for JSON: null where there is none."""
+    return [_null(value) for value in numbers(values)]
+
+
+def _null(value: float) -> float | None:
+    return None if math.isnan(value) else value
