@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from extremal import report
 from extremal.experiments import get, load_summary
 from extremal.report.figure import png_bytes
-from extremal.report.words import verdicts as verdict_words
+from extremal.report.verdict_table import verdicts as verdict_words
 from tools.doc_tables import ROOT, rewrite
 
 _OFFICIAL = "Official test set"

@@ -1,18 +1,169 @@
-"""The report of an experiment: one HTML page that works from a file, without a network."""
+"""The report of an experiment: one HTML page that works from a file, without a network.
+
+Its sections are made as HTML, where all text goes through `escape`; its style sheet and script are
+files of `assets/`.
+"""
 
 from __future__ import annotations
 
+import base64
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from extremal._files import write_whole
 from extremal.report.figure import check, png_bytes
-from extremal.report.page_parts import SCRIPT, STYLE
-from extremal.report.page_sections import figure, head, rows, settings, trials
+from extremal.report.panel_description import describe
+from extremal.report.panel_style import has_band, headings, panels_of
 from extremal.report.plotly_panels import figures
+from extremal.report.verdict_table import (
+    command,
+    duration,
+    interval,
+    number,
+    published,
+    setting,
+    tally,
+    tolerance,
+    verdict,
+)
+
+Summary = Mapping[str, Any]
+# The folder of the page's style sheet and script.
+ASSETS = Path(__file__).parent / "assets"
+SIGNS = {"agrees": "✓", "differs": "✗", "reported": "·", "not run": "–", "undefined": "?"}
+BANDS = (
+    '<p class="soft">Curves are means over trials, bands and bars from minimum to maximum.</p>\n'
+)
+LEAST = {1: "100%", 2: "28rem"}  # the least width of a panel, by the number of columns
+
+
+def head(summary: Summary) -> str:
+    """Title, source, verdict and notes."""
+    words = {verdict(row) for row in summary["rows"]}
+    tone = "bad" if words & {"differs", "undefined"} else "good" if "agrees" in words else ""
+    notes = f"<p>{escape(summary['notes'])}</p>\n" if summary["notes"] else ""
+    return f"""<header>
+<p class="kicker"><code>{escape(summary["experiment"])}</code>, {escape(summary["scale"])} scale</p>
+<h1>{escape(summary["title"])}</h1>
+<p class="soft">Source: {escape(summary["source"])}</p>
+</header>
+<p class="verdict {tone}">{escape(tally(summary))}</p>
+{notes}"""
+
+
+def rows(summary: Summary) -> str:
+    """Ours against published, one row for each claim."""
+    if not summary["rows"]:
+        return ""
+    names = ("Quantity", "Published", "Ours", "Range", "Tolerance", "Verdict", "Trials", "Source")
+    body = [_claim(row) for row in summary["rows"]]
+    about = "Ours is the mean over the trials; the range is from their minimum to their maximum."
+    return _section("Ours against published", _table(about, names, body))
+
+
+def _claim(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    word = verdict(row)
+    return [
+        ("", row["quantity"]),
+        ("", published(row)),
+        ("", number(row["ours"])),
+        ("", interval(row)),
+        ("", tolerance(row)),
+        (f"word {word.replace(' ', '-')}", f"{SIGNS[word]} {word}"),
+        ("", str(row["n"])),
+        ("", row["source"]),
+    ]
+
+
+def figure(summary: Summary, png: bytes) -> str:
+    """A place for each interactive panel, with its description, and the figure as printed."""
+    panels = panels_of(summary)
+    places = []
+    for index, (panel, title) in enumerate(zip(panels, headings(panels), strict=True)):
+        about = escape(describe(panel), quote=True)
+        places.append(
+            f"<figure>\n<figcaption>{escape(title)}</figcaption>\n"
+            f'<div class="plot {escape(panel["kind"])}" id="panel-{index}" role="img" '
+            f'aria-label="{about}"></div>\n</figure>\n'
+        )
+    least = LEAST.get(min(int(summary["columns"]), len(panels)), "20rem")
+    bands = any(has_band(series) for panel in panels for series in panel.get("series", ()))
+    picture = base64.b64encode(png).decode()
+    about = " ".join(f"{t}: {describe(p)}" for p, t in zip(panels, headings(panels), strict=True))
+    return _section(
+        "Figure",
+        f"{BANDS if bands else ''}"
+        "<noscript><p>The panels need JavaScript; the figure as printed does not.</p></noscript>\n"
+        f'<div class="panels" style="--least: {least}">\n{"".join(places)}</div>\n'
+        "<details>\n<summary>The figure as printed</summary>\n"
+        f'<img src="data:image/png;base64,{picture}" alt="{escape(about, quote=True)}">\n'
+        "</details>\n",
+    )
+
+
+def settings(summary: Summary) -> str:
+    """Every setting with its value and where it comes from."""
+    names = ("Setting", "Value", "From", "Note")
+    body = [
+        [("", row["name"]), ("", setting(row["value"])), ("", row["mark"]), ("", row["note"])]
+        for row in summary["settings"]
+    ]
+    legend = "".join(
+        f"<li><strong>{escape(mark)}</strong>: {escape(meaning)}</li>\n"
+        for mark, meaning in summary["marks"].items()
+    )
+    about = "The column From says where a value comes from; the marks are explained below."
+    return _section("Settings", _table(about, names, body) + f'<ul class="marks">\n{legend}</ul>\n')
+
+
+def trials(summary: Summary) -> str:
+    """How many trials there are, what they cost, which failed and why, and how to run them."""
+    count = summary["trials"]
+    text = (
+        f"<p>{count['done']} of {count['total']} trials done, {count['failed']} failed; "
+        f"{duration(summary['seconds'])} of computing in all. Made by:</p>\n"
+        f"<pre><code>{escape(command(summary))}</code></pre>\n"
+    )
+    if summary["failures"]:
+        names = ("Parameters", "Seed", "Reason")
+        body = [
+            [("", _parameters(row["params"])), ("", str(row["seed"])), ("", row["reason"])]
+            for row in summary["failures"]
+        ]
+        text += _table("Trials that failed; the next run tries them again.", names, body)
+    return _section("Trials", text)
+
+
+def _parameters(params: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {setting(value)}" for name, value in params.items())
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section>\n<h2>{escape(title)}</h2>\n{content}</section>\n"
+
+
+def _table(about: str, names: Sequence[str], body: Sequence[Sequence[tuple[str, str]]]) -> str:
+    """A table of (class, text) cells; the first of each row is its heading.
+
+    The roles repeat what the elements say, since on a phone they are displayed as blocks.
+    """
+    top = "".join(f'<th scope="col" role="columnheader">{escape(name)}</th>' for name in names)
+    lines = []
+    for (_, title), *cells in body:
+        line = f'<th scope="row" role="rowheader">{escape(title)}</th>'
+        for name, (kind, text) in zip(names[1:], cells, strict=True):
+            shape = f' class="{kind}"' if kind else ""
+            line += f'<td role="cell" data-label="{name}"{shape}>{escape(text)}</td>'
+        lines.append(f'<tr role="row">{line}</tr>\n')
+    return (
+        f'<table role="table">\n<caption>{escape(about)}</caption>\n'
+        f'<thead role="rowgroup"><tr role="row">{top}</tr></thead>\n'
+        f'<tbody role="rowgroup">\n{"".join(lines)}</tbody>\n</table>\n'
+    )
+
 
 # The browser itself refuses whatever is not in the page.
 POLICY = (
@@ -45,17 +196,24 @@ def page(summary: Mapping[str, Any], *, picture: bytes | None = None) -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
 <title>{escape(str(summary["title"]))}</title>
-<style>{STYLE}</style>
+<style>
+{_asset("report.css")}</style>
 </head>
 <body>
 <main>
 {"".join(sections)}</main>
 <script>{_plotly()}</script>
 <script type="application/json" id="panels">{_inline(figures(summary))}</script>
-<script>{SCRIPT}</script>
+<script>
+{_asset("report.js")}</script>
 </body>
 </html>
 """
+
+
+def _asset(name: str) -> str:
+    """The style sheet or the script: both become part of the page, which loads nothing."""
+    return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def _plotly() -> str:

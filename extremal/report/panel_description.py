@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from extremal.report.panel_style import Panel, marks_of, missing_reason, numbers, places
-from extremal.report.words import number
+from extremal.report.verdict_table import number
 
 NAMED = 12  # curves; more are only counted
 

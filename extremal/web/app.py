@@ -1,25 +1,18 @@
-"""The application: one page around the others, what it loads, and what it lets in and out."""
+"""The Dash application: one page around the others, and what it loads."""
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Any
 
-import torch
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
-from flask import Response, abort, request
-from werkzeug.exceptions import HTTPException
 
-from extremal.web import controls, downloads, wires
+from extremal.web import controls
 from extremal.web.answer_pool import Pool
 from extremal.web.callback_errors import guarded
 from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
 
-_log = logging.getLogger(__name__)
 PAGES = {"/": "Playground", "/images": "Images", "/runs": "Runs"}
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-LARGEST = 24_000_000  # bytes of a request: a model file, in the browser's encoding, and some more
 _INDEX = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -38,16 +31,8 @@ _INDEX = """<!DOCTYPE html>
 """
 
 
-def create_app(
-    out: str | Path = "runs", *, host: str = "127.0.0.1", pool: Pool | None = None
-) -> Dash:
-    """The explorer as a Dash application; `out` is the folder that holds the runs.
-
-    On a loopback `host` only requests to a loopback name are answered, so that no other site's page
-    can reach it through a name of its own.
-    """
-    torch.set_num_threads(1)  # one for each of the pool's threads
-    pool = pool or Pool()
+def dash_app(pool: Pool, stored: runs_page.Runs) -> Dash:
+    """All pages with their callbacks, without what protects the server."""
     app = Dash(
         __name__,
         title="extremal explorer",
@@ -58,7 +43,6 @@ def create_app(
         index_string=_INDEX,
     )
     app.layout = _layout()
-    stored = runs_page.Runs(pool, Path(out))
     app.callback(
         Output("page", "children"),
         Output("nav", "children"),
@@ -79,11 +63,9 @@ def create_app(
         ("arrived", (Output("nav", "title"), Input("nav", "children"))),
     ):
         app.clientside_callback(ClientsideFunction("explorer", name), *joined)
-    wires.add_callbacks(app, playground_answers.Playground(pool))
+    playground_page.add_callbacks(app, playground_answers.Playground(pool))
     images_page.add_callbacks(app, images_page.Images(pool))
     runs_page.add_callbacks(app, stored)
-    downloads.add_download(app, stored)
-    _protect(app, host)
     return app
 
 
@@ -132,40 +114,3 @@ def _layout() -> Any:
             dcc.Store(id="typed"),
         ]
     )
-
-
-def _protect(app: Dash, host: str) -> None:
-    """Bounds on requests, and headers that keep everything on this server."""
-    server: Any = app.server
-    server.config["MAX_CONTENT_LENGTH"] = LARGEST
-    policy = (
-        "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
-        "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
-        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-    )
-
-    def check_host() -> None:
-        name = request.host.rsplit(":", 1)[0].strip("[]")
-        if host in LOOPBACK and name not in LOOPBACK:
-            abort(403)
-
-    def add_headers(response: Response) -> Response:
-        response.headers["Content-Security-Policy"] = policy
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        return response
-
-    def refused(error: Exception) -> Response:
-        """One line for what went wrong; what fails outside of our guards is no question."""
-        words, status = "something went wrong here; the server's log says what", 500
-        if isinstance(error, HTTPException):
-            words, status = error.name, error.code or 500
-        else:
-            _log.error("a request to %s failed: %.200r", request.path, error)
-            if request.path.endswith("_dash-update-component"):
-                words, status = "this is no question that the explorer knows", 400
-        return Response(f"{words}\n", status=status, mimetype="text/plain")
-
-    server.register_error_handler(Exception, refused)
-    server.before_request(check_host)
-    server.after_request(add_headers)

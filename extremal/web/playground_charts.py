@@ -12,8 +12,7 @@ from torch import Tensor
 from extremal.measure import cosines
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.playground_settings import REACH, Setup
-from extremal.web.playground_training import START, Answer, Trained
-from extremal.web.probing import Regions
+from extremal.web.playground_training import START, Answer, Regions, Trained
 from extremal.web.theme import (
     ACCENT,
     POWERS,

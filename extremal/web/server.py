@@ -1,4 +1,4 @@
-"""Serve the explorer on this machine."""
+"""The server of the explorer: what it lets in and out, the files of runs, and where it listens."""
 
 from __future__ import annotations
 
@@ -6,14 +6,106 @@ import logging
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import torch
+from dash import Dash
+from flask import Response, abort, request
+from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from extremal import _check
 from extremal.web.answer_pool import Pool
-from extremal.web.app import create_app
+from extremal.web.app import dash_app
+from extremal.web.callback_errors import guarded
+from extremal.web.pages.runs_page import Runs
+from extremal.web.stored_runs import KINDS, file_name
 
+_log = logging.getLogger(__name__)
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LARGEST = 24_000_000  # bytes of a request: a model file, in the browser's encoding, and some more
 WAITING = 1024  # connections that may wait to be let in
+
+
+def add_download(app: Dash, runs: Runs) -> None:
+    """Serve the files at /download; other sites' pages can't have this machine draw them."""
+
+    def send() -> Response:
+        if request.headers.get("Sec-Fetch-Site") == "cross-site":
+            abort(403)
+        return _answer(runs, *(request.args.get(name) for name in ("name", "scale", "kind")))
+
+    app.server.add_url_rule("/download", "download", send)
+
+
+def _answer(runs: Runs, name: str | None, scale: str | None, kind: str | None) -> Response:
+    """A file, or a sentence where there is none."""
+
+    def failed(words: str) -> Response:
+        return Response(words + "\n", status=404, mimetype="text/plain")
+
+    def made() -> Response:
+        response = Response(runs.file(name, scale, kind), mimetype=KINDS[str(kind)])
+        named = f"attachment; filename={file_name(str(name), str(scale), str(kind))}"
+        response.headers["Content-Disposition"] = named
+        return response
+
+    answer: Response = guarded(failed)(made)()
+    return answer
+
+
+def _protect(app: Dash, host: str) -> None:
+    """Bounds on requests, and headers that keep everything on this server."""
+    server: Any = app.server
+    server.config["MAX_CONTENT_LENGTH"] = LARGEST
+    policy = (
+        "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
+        "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
+        "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
+    )
+
+    def check_host() -> None:
+        name = request.host.rsplit(":", 1)[0].strip("[]")
+        if host in LOOPBACK and name not in LOOPBACK:
+            abort(403)
+
+    def add_headers(response: Response) -> Response:
+        response.headers["Content-Security-Policy"] = policy
+        response.headers["X-Content-Type-Options"] = "nosniff"
+        response.headers["Referrer-Policy"] = "no-referrer"
+        return response
+
+    def refused(error: Exception) -> Response:
+        """One line for what went wrong; what fails outside of our guards is no question."""
+        words, status = "something went wrong here; the server's log says what", 500
+        if isinstance(error, HTTPException):
+            words, status = error.name, error.code or 500
+        else:
+            _log.error("a request to %s failed: %.200r", request.path, error)
+            if request.path.endswith("_dash-update-component"):
+                words, status = "this is no question that the explorer knows", 400
+        return Response(f"{words}\n", status=status, mimetype="text/plain")
+
+    server.register_error_handler(Exception, refused)
+    server.before_request(check_host)
+    server.after_request(add_headers)
+
+
+def create_app(
+    out: str | Path = "runs", *, host: str = "127.0.0.1", pool: Pool | None = None
+) -> Dash:
+    """The explorer as a Dash application; `out` is the folder that holds the runs.
+
+    On a loopback `host` only requests to a loopback name are answered, so that no other site's page
+    can reach it through a name of its own.
+    """
+    torch.set_num_threads(1)  # one for each of the pool's threads
+    pool = pool or Pool()
+    stored = Runs(pool, Path(out))
+    app = dash_app(pool, stored)
+    add_download(app, stored)
+    _protect(app, host)
+    return app
 
 
 def make(host: str, port: int, out: str | Path, pool: Pool | None = None) -> BaseWSGIServer:

@@ -17,7 +17,7 @@ from extremal.experiments import SCALES, Store
 from extremal.experiments.finding import begun, begun_seeds, from_runs, from_shipped, shipped_file
 from extremal.report.figure import pdf_bytes, png_bytes
 from extremal.report.panel_style import headings, panels_of
-from extremal.report.words import verdict, verdicts
+from extremal.report.verdict_table import verdict, verdicts
 
 RUNNING = 120.0  # seconds since the last trial ended, within which a run is surely running
 KINDS = {

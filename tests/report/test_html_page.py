@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from extremal.report import save_figure, write_page, write_report
-from extremal.report.html_page import page
-from extremal.report.page_parts import SCRIPT, STYLE
+from extremal.report.html_page import ASSETS, page
 from extremal.report.plotly_panels import figures
 from tests.report.helpers_summaries import line_panel, make_summary
+
+STYLE, SCRIPT = (ASSETS.joinpath(f"report.{end}").read_text() for end in ("css", "js"))
 
 VOID = {"meta", "img", "link", "br", "hr", "input"}
 

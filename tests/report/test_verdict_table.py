@@ -10,7 +10,15 @@ from rich.console import Console
 from rich.table import Table
 
 from extremal.report import rows_markdown, rows_table
-from extremal.report.words import duration, interval, published, setting, tally, tolerance, verdict
+from extremal.report.verdict_table import (
+    duration,
+    interval,
+    published,
+    setting,
+    tally,
+    tolerance,
+    verdict,
+)
 from tests.report.helpers_summaries import make_summary
 
 LONG = "certified accuracy of the subclass classifier at half the distance between two centres"

@@ -23,18 +23,18 @@ from hypothesis import strategies as st
 from extremal import experiments
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
-from extremal.web import create_app, image_attacks, overview, run_page, stored_runs
+from extremal.web import create_app, image_attacks, stored_runs
 from extremal.web.answer_pool import Busy, Deadline, Superseded
 from extremal.web.app import _not_found, _Pages
 from extremal.web.callback_errors import SORRY, guarded
 from extremal.web.image_attacks import Own, Shot, look_at, read_shot, read_shot_link
 from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
+from extremal.web.pages.playground_answers import broken
 from extremal.web.playground_charts import draw_curve
 from extremal.web.playground_settings import Probe, Setup
-from extremal.web.probing import regions
+from extremal.web.playground_training import regions
 from extremal.web.stored_runs import KINDS, changed, detail, download, listing
 from extremal.web.theme import theme
-from extremal.web.words import broken
 
 OURS = SORRY.partition("{")[0]
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
@@ -450,7 +450,7 @@ def test_a_run_that_is_quiet_may_be_running(tmp_path):
     def row() -> tuple[str, str]:
         found = {(one.name, one.scale): one for one in listing(tmp_path)}
         one = found[experiment.name, "quick"]
-        return f"{one.done} of {one.total}", overview.status(one)
+        return f"{one.done} of {one.total}", runs_page.status(one)
 
     assert row() == ("0 of 12", "no trial done yet")
     paths[0].parent.mkdir(parents=True)
@@ -478,7 +478,7 @@ def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
     which = {"name": "demo", "scale": "quick", "ended": 1}
     assert set(stored.refresh(1, which)) == {no_update}
     at(2)
-    fresh = dict(zip(run_page.CHANGING, stored.refresh(2, which), strict=True))
+    fresh = dict(zip(runs_page.CHANGING, stored.refresh(2, which), strict=True))
     assert "2 of 2 trials done" in str(fresh["trials"])
     assert fresh["which"] == {**which, "ended": 2}
     assert fresh["still"]  # and is not looked at any more

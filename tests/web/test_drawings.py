@@ -12,8 +12,7 @@ from extremal.web.answer_pool import Deadline
 from extremal.web.playground_charts import FARTHEST, draw_curve, draw_plane, draw_time, robust_curve
 from extremal.web.playground_settings import Probe, Setup
 from extremal.web.playground_space import INNER, draw_space, grid_times, places, projection, track
-from extremal.web.playground_training import END, FRAMES, START
-from extremal.web.probing import regions
+from extremal.web.playground_training import END, FRAMES, START, regions
 from extremal.web.theme import ACCENT, NEGATIVE, POSITIVE, POWERS, TEXT, THEMES, empty, theme
 
 SIZES = list(itertools.product(range(1, 7), repeat=2))

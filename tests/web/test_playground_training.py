@@ -11,11 +11,9 @@ import torch
 from extremal.models import PReLUNet, float64_copy, margin
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import Deadline, Superseded
+from extremal.web.pages.playground_answers import broken, followed, headline, recipe, told_regions
 from extremal.web.playground_settings import Probe, Setup
-from extremal.web.playground_training import directions, train_answer, train_flow
-from extremal.web.probing import regions
-from extremal.web.recipe import recipe
-from extremal.web.words import broken, followed, headline, told_regions
+from extremal.web.playground_training import directions, regions, train_answer, train_flow
 
 
 def test_with_p_1_neurons_follow_averages_and_half_break_at_one_over_root_k(answers):

@@ -1,21 +1,295 @@
-"""The pages of stored runs: what their callbacks answer."""
+"""The pages of stored runs: the table of all of them, and the page of one with its files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
+from extremal.report.panel_description import describe
 from extremal.report.panel_style import headings, panels_of
 from extremal.report.plotly_panels import figures
-from extremal.web import overview, run_page
+from extremal.report.verdict_table import (
+    command,
+    duration,
+    interval,
+    number,
+    published,
+    setting,
+    tally,
+    tolerance,
+    verdict,
+)
+from extremal.web import controls
 from extremal.web.answer_pool import Pool
 from extremal.web.callback_errors import guarded
 from extremal.web.playground_settings import read_query
-from extremal.web.stored_runs import changed, detail, download, listing
+from extremal.web.stored_runs import KINDS, Row, changed, detail, download, file_name, listing
 from extremal.web.theme import theme, themed
+
+COLUMNS = {
+    "name": "Experiment",
+    "title": "What it shows",
+    "scale": "Scale",
+    "status": "Status",
+    "done": "Trials",
+    "agree": "Agree with the source",
+}
+EVERY = 5000  # milliseconds between two looks at what runs
+LONGEST = 200  # characters of a filter
+
+
+def runs_table_page() -> Any:
+    """The page with an empty table; its rows come by a callback."""
+    top = [
+        html.Th(
+            html.Button(label, id=f"sort-{name}", type="button", className="sort"),
+            scope="col",
+            id=f"head-{name}",
+            **controls.aria(sort="ascending" if name == "name" else "none"),
+        )
+        for name, label in COLUMNS.items()
+    ]
+    return html.Div(
+        [
+            html.H1("Runs"),
+            html.P(
+                "Everything that is stored: your run folder, and the results that come with the "
+                "repo where you have not run something yourself.",
+                className="soft",
+            ),
+            html.Div(
+                [
+                    html.Label("Filter", htmlFor="filter"),
+                    dcc.Input(id="filter", type="search", maxLength=LONGEST, debounce=0.2),
+                    html.Span(id="counted", role="status", className="soft"),
+                ],
+                className="filter field",
+            ),
+            controls.message("message-runs"),
+            html.Div(
+                html.Table([html.Thead(html.Tr(top)), html.Tbody(id="rows")], className="runs"),
+                className="wide",
+            ),
+            dcc.Store(id="order", data={"by": "name", "down": False}),
+            dcc.Interval(id="watch", interval=EVERY),
+        ],
+        className="plain",
+    )
+
+
+def chosen(rows: Sequence[Row], words: object, order: object) -> list[Row]:
+    """Rows that hold all words of a filter, in the order asked for."""
+    wanted = str(words or "")[:LONGEST].lower().split()
+    kept = [row for row in rows if all(word in _text(row) for word in wanted)]
+    return sorted(kept, key=_key(order), reverse=_reversed(order))
+
+
+def _text(row: Row) -> str:
+    return f"{row.name} {row.title} {row.scale} {status(row)}".lower()
+
+
+def status(row: Row) -> str:
+    """How a run stands: whether one that is quiet for long has stopped can't be known."""
+    if row.status != "begun":
+        return row.status
+    return f"last trial {_ago(row.quiet)} ago" if row.done else "no trial done yet"
+
+
+def _ago(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _key(order: object) -> Any:
+    by = order.get("by") if isinstance(order, Mapping) else None
+    field = by if isinstance(by, str) and by in COLUMNS else "name"
+
+    def key(row: Row) -> tuple[Any, ...]:
+        if field == "agree":
+            return (row.agree is None, (row.agree or 0) / max(row.claims or 1, 1), row.name)
+        if field == "done":
+            return (row.done / max(row.total, 1), row.total, row.name)
+        return (getattr(row, str(field)), row.name, row.scale)
+
+    return key
+
+
+def _reversed(order: object) -> bool:
+    return isinstance(order, Mapping) and order.get("down") is True
+
+
+def line(row: Row) -> Any:
+    """A row of the table."""
+    href = "/runs?" + urlencode({"name": row.name, "scale": row.scale})
+    share = "–" if not row.claims else f"{row.agree} of {row.claims}"
+    full = bool(row.claims) and row.agree == row.claims
+    return html.Tr(
+        [
+            html.Th(dcc.Link(row.name, href=href), scope="row"),
+            html.Td(row.title),
+            html.Td(row.scale),
+            html.Td(status(row), className=f"status {row.status}"),
+            html.Td(f"{row.done} of {row.total}"),
+            html.Td(share, className="agrees" if full else ""),
+        ]
+    )
+
+
+_WORDS = {
+    "csv": "Claims, CSV",
+    "figure.csv": "Curves, CSV",
+    "json": "Summary, JSON",
+    "png": "Figure, PNG",
+    "pdf": "Figure, PDF",
+}
+# What changes on the page while a run goes on: the name in `progress`, and its place.
+CHANGING = {
+    "verdict": ("run-verdict", "children"),
+    "claims": ("run-claims", "children"),
+    "trials": ("run-trials", "children"),
+    "which": ("which", "data"),
+    "still": ("watch-run", "disabled"),
+}
+
+
+def run_page(summary: Mapping[str, Any]) -> Any:
+    """The page; its figures come by a callback."""
+    name, scale = summary["experiment"], summary["scale"]
+    now = progress(summary)
+    files = [
+        html.A(
+            _WORDS[kind],
+            href="/download?" + urlencode({"name": name, "scale": scale, "kind": kind}),
+            className="button",
+            download=file_name(name, scale, kind),
+        )
+        for kind in KINDS
+    ]
+    return html.Div(
+        [
+            html.P(dcc.Link("All runs", href="/runs")),
+            html.P(f"{name}, {scale} scale", className="soft"),
+            html.H1(summary["title"]),
+            html.P(f"Source: {summary['source']}", className="soft"),
+            html.P(now["verdict"], id="run-verdict", className="verdict"),
+            html.P(summary["notes"]) if summary["notes"] else None,
+            html.Div(files, className="pair files"),
+            controls.message("message-run"),
+            html.Div(id="run-figures", className="panels"),
+            html.H2("Ours against published"),
+            html.Div(now["claims"], id="run-claims"),
+            html.H2("Settings"),
+            _settings(summary),
+            html.H2("Trials"),
+            html.Div(now["trials"], id="run-trials"),
+            dcc.Store(id="which", data=now["which"]),
+            dcc.Interval(id="watch-run", interval=EVERY, disabled=now["still"]),
+        ],
+        className="plain run",
+    )
+
+
+def progress(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """What changes while a run goes on, by the names of CHANGING."""
+    counts = summary["trials"]
+    ended = counts["done"] + counts["failed"]
+    told = (
+        f"{counts['done']} of {counts['total']} trials done, {counts['failed']} failed; "
+        f"{duration(summary['seconds'])} of computing."
+    )
+    made_by = html.P([told, " Made by: ", html.Code(command(summary))])
+    named = {"name": summary["experiment"], "scale": summary["scale"]}
+    return {
+        "verdict": tally(summary),
+        "claims": _claims(summary),
+        "trials": [made_by, _failures(summary)],
+        "which": {**named, "ended": ended},
+        "still": ended >= counts["total"],
+    }
+
+
+def panel(shown: Mapping[str, Any], title: str, drawn: dict[str, Any]) -> Any:
+    """A panel of the run's figure, with its words."""
+    config = controls.SOLID if "scene" in drawn["layout"] else controls.FLAT
+    return html.Figure(
+        [
+            html.Figcaption(html.H3(title or "Figure")),
+            html.P(describe(shown), className="unseen"),
+            html.Div(
+                dcc.Graph(figure=drawn, config=config, responsive=True),
+                className="graph",
+                role="img",
+                **controls.aria(label=title or "Figure"),
+            ),
+        ],
+        className="panel",
+    )
+
+
+def _claims(summary: Mapping[str, Any]) -> Any:
+    if not summary["rows"]:
+        return html.P("There is nothing published to compare with at this scale.")
+    names = ("Quantity", "Published", "Ours", "Range", "Tolerance", "Verdict", "Trials", "Source")
+    body = [
+        [
+            row["quantity"],
+            published(row),
+            number(row["ours"]),
+            interval(row),
+            tolerance(row),
+            verdict(row),
+            str(row["n"]),
+            row["source"],
+        ]
+        for row in summary["rows"]
+    ]
+    return _table(names, body, marked=5)
+
+
+def _settings(summary: Mapping[str, Any]) -> Any:
+    body = [
+        [row["name"], setting(row["value"]), row["mark"], row["note"]]
+        for row in summary["settings"]
+    ]
+    legend = [html.Li(f"{mark}: {meaning}") for mark, meaning in summary["marks"].items()]
+    return html.Div([_table(("Setting", "Value", "From", "Note"), body), html.Ul(legend)])
+
+
+def _failures(summary: Mapping[str, Any]) -> Any:
+    body = [
+        [
+            str(one["seed"]),
+            ", ".join(f"{k} = {setting(v)}" for k, v in one["params"].items()),
+            one["reason"],
+        ]
+        for one in summary["failures"]
+    ]
+    return _table(("Seed", "Parameters", "Why it failed"), body) if body else None
+
+
+def _table(names: Any, body: Any, marked: int | None = None) -> Any:
+    """A table; the first cell of a row is its heading, and one column may be verdicts."""
+    lines = [
+        html.Tr(
+            [
+                html.Th(first, scope="row"),
+                *(
+                    html.Td(cell, className=cell.replace(" ", "-") if index == marked else "")
+                    for index, cell in enumerate(cells, 1)
+                ),
+            ]
+        )
+        for first, *cells in body
+    ]
+    top = html.Tr([html.Th(name, scope="col") for name in names])
+    return html.Div(html.Table([html.Thead(top), html.Tbody(lines)]), className="wide")
+
 
 FRESH = 3.0  # seconds for which what is stored is not looked at anew
 
@@ -30,8 +304,8 @@ class Runs:
         """The table's body: rows that hold all words of the filter, in the order asked for."""
         del ticks
         found = self._pool.ask("runs", lambda _: listing(self._out), age=FRESH)
-        kept = overview.chosen(found, words, order)
-        return [overview.line(row) for row in kept], f"{len(kept)} of {len(found)} runs", ""
+        kept = chosen(found, words, order)
+        return [line(row) for row in kept], f"{len(kept)} of {len(found)} runs", ""
 
     def summary(self, name: object, scale: object) -> dict[str, Any]:
         """One run, as far as it has come; made anew after a few seconds."""
@@ -46,14 +320,14 @@ class Runs:
         summary = self.summary(*_which(which))
         panels = panels_of(summary)
         made = zip(panels, headings(panels), figures(summary), strict=True)
-        drawn = [run_page.panel(one, title, themed(flat, chosen)) for one, title, flat in made]
+        drawn = [panel(one, title, themed(flat, chosen)) for one, title, flat in made]
         return drawn, ""
 
     def refresh(self, ticks: Any, which: Any) -> tuple[Any, ...]:
         """What has changed on the page of a run that goes on; nothing until a trial has ended."""
         del ticks
         summary = self.summary(*_which(which))
-        now = run_page.progress(summary)
+        now = progress(summary)
         if now["which"] == which:
             return (no_update,) * len(now)
         return tuple(now.values())
@@ -72,8 +346,8 @@ class Runs:
         try:
             asked = read_query(search, {"name", "scale"})
             if not asked:
-                return overview.page()
-            return run_page.page(self.summary(asked.get("name"), asked.get("scale")))
+                return runs_table_page()
+            return run_page(self.summary(asked.get("name"), asked.get("scale")))
         except ValueError as error:
             back = html.P(dcc.Link("All runs", href="/runs"))
             return html.Div(
@@ -88,7 +362,7 @@ def _which(which: object) -> tuple[object, object]:
 
 def _short(*words: object) -> tuple[str, ...]:
     """What a browser sent, as part of a key."""
-    return tuple(str(word)[: overview.LONGEST] for word in words)
+    return tuple(str(word)[:LONGEST] for word in words)
 
 
 def add_callbacks(app: Dash, runs: Runs) -> None:
@@ -108,16 +382,16 @@ def add_callbacks(app: Dash, runs: Runs) -> None:
         Input("theme", "data"),
     )(guarded(lambda words: (no_update, words))(runs.draw))
     app.callback(
-        *(Output(ident, part) for ident, part in run_page.CHANGING.values()),
+        *(Output(ident, part) for ident, part in CHANGING.values()),
         Input("watch-run", "n_intervals"),
         State("which", "data"),
         prevent_initial_call=True,
-    )(guarded(lambda _: (no_update,) * len(run_page.CHANGING))(runs.refresh))
+    )(guarded(lambda _: (no_update,) * len(CHANGING))(runs.refresh))
     app.clientside_callback(
         ClientsideFunction("explorer", "order"),
         Output("order", "data"),
-        *(Output(f"head-{name}", "aria-sort") for name in overview.COLUMNS),
-        *(Input(f"sort-{name}", "n_clicks") for name in overview.COLUMNS),
+        *(Output(f"head-{name}", "aria-sort") for name in COLUMNS),
+        *(Input(f"sort-{name}", "n_clicks") for name in COLUMNS),
         State("order", "data"),
         prevent_initial_call=True,
     )
