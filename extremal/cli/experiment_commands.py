@@ -1,35 +1,42 @@
-"""Commands about experiments: demo, list, run, show."""
+"""Commands about experiments: demo, list, run, show, and sweep, a user's own grid."""
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from extremal import experiments as ex
 from extremal import report
 from extremal._check import choice
-from extremal.cli.output import shown_progress
-from extremal.cli.runs import (
+from extremal.cli.options import (
     ClusterOption,
     DryOption,
     JobsOption,
     JsonOption,
     OutOption,
     ThreadsOption,
-    check_asked,
-    cores,
-    tell_estimate,
-    tell_failures,
+    trials_at_a_time,
+)
+from extremal.cli.output import (
+    console,
+    print_estimate,
+    print_failures,
+    print_json,
+    print_lines,
+    print_note,
+    print_paths,
+    print_table,
+    shown_progress,
 )
 from extremal.experiments import Experiment, Store
 from extremal.experiments.finding import from_runs, from_shipped, from_summary, report_files
 from extremal.experiments.sweep import SWEEPS
+
+app = typer.Typer()
 
 
 def _names(incomplete: str) -> list[str]:
@@ -58,14 +65,7 @@ ScaleOption = Annotated[
 ]
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the commands of this file."""
-    app.command()(demo)
-    app.command(name="list")(list_experiments)
-    app.command()(run)
-    app.command()(show)
-
-
+@app.command()
 def demo(
     out: OutOption = Path("runs"), jobs: JobsOption = None, as_json: JsonOption = False
 ) -> None:
@@ -73,10 +73,10 @@ def demo(
 
     Example:  extremal demo
     """
-    check_asked(jobs, None, 1)
-    _run(ex.get("demo"), "quick", out, as_json, jobs=cores() if jobs is None else jobs)
+    _run(ex.get("demo"), "quick", out, as_json, jobs=trials_at_a_time(jobs, None, 1))
 
 
+@app.command(name="list")
 def list_experiments(as_json: JsonOption = False) -> None:
     """List the experiments.
 
@@ -85,14 +85,12 @@ def list_experiments(as_json: JsonOption = False) -> None:
     records = [ex.get(name) for name in ex.names()]
     if as_json:
         rows = [{"name": r.name, "title": r.title, "source": r.source} for r in records]
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
-    table = Table("name", "what it shows", box=None, pad_edge=False)
-    for record in records:
-        table.add_row(record.name, record.title)
-    _console().print(table)
+    print_table("name", "what it shows", rows=[(record.name, record.title) for record in records])
 
 
+@app.command()
 def run(
     name: NameArgument,
     scale: ScaleOption = "quick",
@@ -114,17 +112,17 @@ def run(
     Example:  extremal run min-vidal-2024/figure-2 --scale quick
     """
     experiment = ex.find_record(name)
-    check_asked(jobs, cluster, threads)
+    at_a_time = trials_at_a_time(jobs, cluster, threads)
     if dry_run:
         trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]  # it checks the name
         found = ex.estimate(trials, Store(out), _shipped_cost(experiment, scale))
-        tell_estimate(f"{experiment.name} ({scale})", found, jobs, cluster, as_json)
+        print_estimate(f"{experiment.name} ({scale})", found, at_a_time, as_json)
         return
-    processes = cores() if jobs is None and cluster is None else jobs or 1
-    how = {"jobs": processes, "cluster": cluster, "threads": threads, "seeds": seeds}
+    how = {"jobs": at_a_time or 1, "cluster": cluster, "threads": threads, "seeds": seeds}
     _run(experiment, scale, out, as_json, **how)
 
 
+@app.command()
 def show(
     name: NameArgument,
     scale: Annotated[
@@ -149,7 +147,7 @@ def show(
     known = name in ex.names() or re.search(r"\.py(:\w+)?$", name)
     ended = None if known else from_summary(name, wanted, out)
     if ended is not None:
-        _tell(None, *ended, as_json)
+        _print_summary(None, *ended, as_json)
         return
     if name.startswith(SWEEPS):
         raise ValueError(
@@ -162,14 +160,14 @@ def show(
         raise ValueError(
             f"nothing is stored for {name}{where} in {out}; run it: extremal run {name}"
         )
-    _tell(experiment, *found, as_json)
+    _print_summary(experiment, *found, as_json)
 
 
 def _run(experiment: Experiment, scale: str, out: Path, as_json: bool, **how: Any) -> None:
     with shown_progress(experiment.name) as shown:
         told = {"progress": shown.update, "notice": shown.notice}
         summary = ex.reproduce(experiment, scale, out, **told, **how)  # type: ignore[arg-type]
-    _tell(experiment, summary, report_files(out / experiment.name / scale), as_json)
+    _print_summary(experiment, summary, report_files(out / experiment.name / scale), as_json)
     if summary["trials"]["failed"]:
         raise typer.Exit(1)
 
@@ -184,21 +182,58 @@ def _shipped_cost(experiment: Experiment, scale: str) -> float | None:
     return float(found[0]["seconds"]) / computed if computed else None
 
 
-def _tell(
+def _print_summary(
     experiment: Experiment | None, summary: dict[str, Any], files: list[Path], as_json: bool
 ) -> None:
     names = [str(path) for path in files]
     if as_json:
         keys = ("experiment", "scale", "trials", "rows")
-        print(json.dumps({**{key: summary[key] for key in keys}, "files": names}, indent=2))
+        print_json({**{key: summary[key] for key in keys}, "files": names})
         return
-    console = _console()
     if summary["rows"]:
-        console.print(report.rows_table(summary))
-    tell_failures(experiment, summary)
-    for path in names:
-        console.print(path, markup=False, highlight=False, soft_wrap=True)
+        console().print(report.rows_table(summary))
+    print_failures(experiment, summary)
+    print_paths(*names)
 
 
-def _console() -> Console:
-    return Console(width=None if Console().is_terminal else 80)
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="A TOML file; docs/own-sweep.md shows one.")],
+    jobs: JobsOption = None,
+    cluster: ClusterOption = None,
+    threads: ThreadsOption = 1,
+    dry_run: DryOption = False,
+    out: OutOption = Path("runs"),
+    as_json: JsonOption = False,
+) -> None:
+    """Run a grid of your own over an experiment or a Python function of yours.
+
+    It gives a table (CSV, and Parquet with pyarrow), quick plots and a page, and can be
+    interrupted and run again, as `extremal run`. Functions are imported from the file's folder.
+
+    Example:  extremal sweep spread.toml --dry-run
+    """
+    at_a_time = trials_at_a_time(jobs, cluster, threads)
+    sys.path.insert(0, str(file.absolute().parent))
+    record = ex.read_sweep(file)
+    if dry_run:
+        found = ex.estimate(record.trials("paper"), Store(out))
+        print_estimate(record.name, found, at_a_time, as_json)
+        return
+    how = {"jobs": at_a_time or 1, "cluster": cluster, "threads": threads}
+    with shown_progress(record.name) as bar:
+        told = {"progress": bar.update, "notice": bar.notice}
+        summary, rows = ex.run_sweep(record, out, **told, **how)
+    files = report_files(out / record.name)
+    if not any(path.suffix == ".parquet" for path in files):
+        print_note("no Parquet file without pyarrow: python -m pip install 'extremal[parquet]'")
+    if as_json:
+        shown = {"experiment": record.name, "trials": summary["trials"], "rows": rows}
+        print_json({**shown, "files": [str(path) for path in files]})
+    else:
+        print_failures(record, summary)
+        if not summary["panels"]:
+            print_lines("No plots: no axis has numbers, or no trial is done.")
+        print_paths(*map(str, files))
+    if summary["trials"]["failed"]:
+        raise typer.Exit(1)

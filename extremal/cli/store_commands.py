@@ -1,36 +1,26 @@
-"""`extremal store`: say what a store has, verify it, pack it, and bring several together."""
+"""Commands about the store: say what it has, verify it, pack it, and bring several together."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from extremal import experiments as ex
-from extremal.cli.options import say
-from extremal.cli.runs import JsonOption, OutOption
+from extremal.cli.options import JsonOption, OutOption
+from extremal.cli.output import SECONDS_OF_AN_HOUR, print_json, print_lines, print_table
 from extremal.experiments import Experiment, Store
 from extremal.experiments.finding import begun, begun_seeds
 from extremal.experiments.storage import maintenance, transfer
 
-app = typer.Typer(
-    help="The folder of finished trials: list, check, compact, export, import.",
-    no_args_is_help=True,
-)
-_HOUR = 3600.0
+app = typer.Typer()
+store = typer.Typer(help="The folder of finished trials: list, check, compact, export, import.")
+app.add_typer(store, name="store", no_args_is_help=True)
 
 
-def add_to(root: typer.Typer) -> None:
-    """Add the commands of this file."""
-    root.add_typer(app, name="store")
-
-
-@app.command(name="list")
+@store.command(name="list")
 def list_trials(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
     """List what the store has: trials and core-hours of each study.
 
@@ -38,16 +28,21 @@ def list_trials(out: OutOption = Path("runs"), as_json: JsonOption = False) -> N
     """
     rows = maintenance.overview(Store(out))
     if as_json:
-        print(json.dumps(rows, indent=2))
+        print_json(rows)
         return
-    table = Table("study", "done", "failed", "core-hours", box=None, pad_edge=False)
-    for row in rows:
-        counts = (str(row["done"]), str(row["failed"]), f"{row['seconds'] / _HOUR:.3f}")
-        table.add_row(row["study"], *counts)
-    Console(width=None if Console().is_terminal else 80).print(table)
+    cells = [
+        (
+            row["study"],
+            str(row["done"]),
+            str(row["failed"]),
+            f"{row['seconds'] / SECONDS_OF_AN_HOUR:.3f}",
+        )
+        for row in rows
+    ]
+    print_table("study", "done", "failed", "core-hours", rows=cells)
 
 
-@app.command()
+@store.command()
 def check(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
     """Read every byte again. What is damaged is named and set aside: the next run computes it.
 
@@ -56,17 +51,17 @@ def check(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
     Example:  extremal store check
     """
     found = maintenance.check(Store(out))
-    if not _printed(found, as_json):
-        say(f"{found.done} trials done and whole, {found.failed} failed.")
+    if not _printed_as_json(found, as_json):
+        print_lines(f"{found.done} trials done and whole, {found.failed} failed.")
         for path in found.damaged:
-            say(f"damaged, set aside: {path}")
+            print_lines(f"damaged, set aside: {path}")
         for path in found.leftovers:
-            say(f"belongs to no trial: {path}")
+            print_lines(f"belongs to no trial: {path}")
     if found.damaged:
         raise typer.Exit(1)
 
 
-@app.command()
+@store.command()
 def compact(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
     """Put finished trials into at most 256 files instead of one each. Arrays stay as they are.
 
@@ -74,12 +69,12 @@ def compact(out: OutOption = Path("runs"), as_json: JsonOption = False) -> None:
     """
     count = maintenance.compact(Store(out))
     if as_json:
-        print(json.dumps({"packed": count}, indent=2))
+        print_json({"packed": count})
     else:
-        say(f"{count} files of trials were packed.")
+        print_lines(f"{count} files of trials were packed.")
 
 
-@app.command()
+@store.command()
 def export(
     file: Annotated[Path, typer.Argument(help="The file to write, .tar or .tar.gz.")],
     experiment: Annotated[
@@ -98,9 +93,9 @@ def export(
         keys = [key for name in experiment for key in _keys(ex.find_record(name), out)]
     count = transfer.export(Store(out), file, keys)
     if as_json:
-        print(json.dumps({"trials": count, "file": str(file)}, indent=2))
+        print_json({"trials": count, "file": str(file)})
     else:
-        say(f"{count} trials in {file}.")
+        print_lines(f"{count} trials in {file}.")
 
 
 def _keys(experiment: Experiment, out: Path) -> list[str]:
@@ -114,7 +109,7 @@ def _keys(experiment: Experiment, out: Path) -> list[str]:
     return found
 
 
-@app.command(name="import")
+@store.command(name="import")
 def import_trials(
     source: Annotated[Path, typer.Argument(help="A file of `export`, or another runs folder.")],
     out: OutOption = Path("runs"),
@@ -127,17 +122,17 @@ def import_trials(
     Example:  extremal store import mine.tar
     """
     found = transfer.import_trials(Store(out), source)
-    if not _printed(found, as_json):
-        say(f"{found.added} trials added, {found.known} were here.")
+    if not _printed_as_json(found, as_json):
+        print_lines(f"{found.added} trials added, {found.known} were here.")
         for name in found.damaged:
-            say(f"damaged there, not taken: {name}")
+            print_lines(f"damaged there, not taken: {name}")
         for key in found.differing:
-            say(f"other numbers there, ours kept: {key}")
+            print_lines(f"other numbers there, ours kept: {key}")
     if found.damaged or found.differing:
         raise typer.Exit(1)
 
 
-def _printed(found: Any, as_json: bool) -> bool:
+def _printed_as_json(found: Any, as_json: bool) -> bool:
     if as_json:
-        print(json.dumps(dataclasses.asdict(found), indent=2))
+        print_json(dataclasses.asdict(found))
     return as_json

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from extremal.cli import points
+from extremal.cli import options
 from extremal.data import Dataset
 from tests.cli.helpers_network import POINTS, sample
 
@@ -12,7 +12,7 @@ GIVEN = {"split": "test", "box": None, "points": 5, "shuffle": True, "seed": 0, 
 
 
 def read(data="points.safetensors", **settings):
-    return points.read_points(data, **{**GIVEN, **settings})
+    return options.read_points(data, **{**GIVEN, **settings})
 
 
 def test_random_points_or_the_first(folder):
@@ -63,7 +63,7 @@ def test_a_file_may_hold_its_box(folder):
 def test_a_known_data_set_has_its_own_box_and_splits(monkeypatch):
     x = torch.rand(6, 4, generator=torch.Generator().manual_seed(0))
     train, test = (Dataset(x + k * 0.0, torch.arange(6) + k, box=(0.0, 1.0)) for k in (0, 1))
-    monkeypatch.setattr(points, "load", lambda name, progress: (train, test))
+    monkeypatch.setattr(options, "load_data", lambda name, progress: (train, test))
     found = read("mnist", points=4, shuffle=False)
     assert found.split == "test"
     assert found.data.box == (0.0, 1.0)

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import typer
 from mkdocs.structure.files import File, Files
 
-from extremal.cli.main import app
+from extremal.cli.main import COMMANDS, imported_command
 from tools.run_notebooks import NOTEBOOKS, markdown
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +60,8 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
 
 def commands() -> str:
     """Every command with its arguments and options, in Markdown."""
-    return "\n".join(_described(typer.main.get_command(app), "extremal"))
+    described = (_described(imported_command(name), f"extremal {name}") for name in COMMANDS)
+    return "\n".join(line for lines in described for line in lines)
 
 
 def _described(command: Any, name: str) -> Iterator[str]:
