@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -123,28 +123,26 @@ def _draw_panel(axes: Axes, panel: Panel, shades: Sequence[str], width: float) -
 
 def png_bytes(summary: Mapping[str, Any]) -> bytes:
     """The figure as a PNG: the same bytes for the same summary and the same matplotlib."""
-    return _render(draw(summary), "png", {"Software": None})
+    return figure_bytes(draw(summary), "png")
 
 
 def pdf_bytes(summary: Mapping[str, Any]) -> bytes:
     """The figure as a PDF, without a date."""
-    return _render(draw(summary), "pdf", _dateless(summary))
+    return figure_bytes(draw(summary), "pdf", str(summary["title"]))
 
 
 def save_figure(summary: Mapping[str, Any], folder: str | Path) -> list[Path]:
     """Write `figure.png` and `figure.pdf` into a folder, each whole or not at all."""
-    figure, dateless = draw(summary), _dateless(summary)
+    figure = draw(summary)
     png, pdf = Path(folder) / "figure.png", Path(folder) / "figure.pdf"
-    write_whole(png, _render(figure, "png", {"Software": None}), make_folders=True)
-    write_whole(pdf, _render(figure, "pdf", dateless), make_folders=True)
+    write_whole(png, figure_bytes(figure, "png"), make_folders=True)
+    write_whole(pdf, figure_bytes(figure, "pdf", str(summary["title"])), make_folders=True)
     return [png, pdf]
 
 
-def _dateless(summary: Mapping[str, Any]) -> dict[str, Any]:
-    return {"Title": str(summary["title"]), "CreationDate": None}
-
-
-def _render(figure: Figure, form: str, metadata: dict[str, Any]) -> bytes:
+def figure_bytes(figure: Figure, form: Literal["png", "pdf"], title: str | None = None) -> bytes:
+    """A figure as a file without a date and a program's name; a PDF may have a title."""
+    metadata = {"Software": None} if form == "png" else {"Title": title, "CreationDate": None}
     target = io.BytesIO()
     with matplotlib.rc_context(RC):
         figure.savefig(target, format=form, dpi=DPI, metadata=metadata)

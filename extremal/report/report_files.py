@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ def save_rows(rows: Sequence[Row], folder: str | Path) -> list[Path]:
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
     table = Path(folder) / "table.csv"
-    write_whole(table, _csv(rows, columns), make_folders=True)
+    write_whole(table, csv_bytes(rows, columns), make_folders=True)
     data = _parquet(rows, columns)
     if data is None:
         return [table]
@@ -36,12 +36,12 @@ def save_rows(rows: Sequence[Row], folder: str | Path) -> list[Path]:
     return [table, table.with_suffix(".parquet")]
 
 
-def _csv(rows: Sequence[Row], columns: list[str]) -> bytes:
+def csv_bytes(rows: Iterable[Row], columns: Sequence[str]) -> bytes:
+    """Rows as a CSV file with a line of names; a cell that a row does not have is empty."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    for row in rows:
-        writer.writerow([_cell(row.get(name)) for name in columns])
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue().encode()
 
 

@@ -6,7 +6,6 @@ such as the closest ones of different classes, are drawn as images side by side.
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from functools import singledispatch
@@ -25,7 +24,7 @@ from extremal._check import require
 from extremal._files import write_whole
 from extremal.data.pictures import as_picture
 from extremal.evaluate import Robustness
-from extremal.report.figure import DPI, HEIGHTS, WIDTHS, draw, fit, lay_out
+from extremal.report.figure import HEIGHTS, WIDTHS, draw, figure_bytes, fit, lay_out
 from extremal.report.matplotlib_panels import plain_decades
 from extremal.report.panel_style import CYCLE, GREY, RC, plain
 from extremal.train import Trajectory
@@ -62,12 +61,9 @@ def save_robustness(result: Robustness, folder: str | Path) -> list[Path]:
     """Write `robustness.json`, `.png` and `.pdf` into a folder, each whole or not at all."""
     figure = draw_robustness(result)
     paths = [Path(folder) / f"robustness.{kind}" for kind in ("json", "png", "pdf")]
-    write_whole(paths[0], result.to_json().encode(), make_folders=True)
-    for path, metadata in zip(paths[1:], ({"Software": None}, {"CreationDate": None}), strict=True):
-        target = io.BytesIO()
-        with matplotlib.rc_context(RC):
-            figure.savefig(target, format=path.suffix[1:], dpi=DPI, metadata=metadata)
-        write_whole(path, target.getvalue())
+    contents = (result.to_json().encode(), figure_bytes(figure, "png"), figure_bytes(figure, "pdf"))
+    for path, content in zip(paths, contents, strict=True):
+        write_whole(path, content, make_folders=True)
     return paths
 
 
@@ -137,11 +133,7 @@ def save_pairs(
     one: Tensor, two: Tensor, titles: Sequence[tuple[str, str]], path: str | Path
 ) -> Path:
     """Write `draw_pairs` as a PNG file, whole or not at all."""
-    target = io.BytesIO()
-    figure = draw_pairs(one, two, titles)
-    with matplotlib.rc_context(RC):
-        figure.savefig(target, format="png", dpi=DPI, metadata={"Software": None})
-    write_whole(Path(path), target.getvalue(), make_folders=True)
+    write_whole(path, figure_bytes(draw_pairs(one, two, titles), "png"), make_folders=True)
     return Path(path)
 
 
