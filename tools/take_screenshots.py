@@ -39,7 +39,7 @@ SHOTS = {
         "/runs?name=min-vidal-2024/figure-2&scale=paper",
         True,
         (1440, 1100),
-        "return document.querySelectorAll('#run-figures .main-svg').length >= 6",
+        "return document.querySelector('#run-report') !== null",
     ),
 }
 

@@ -37,9 +37,9 @@ def save_rows(rows: Sequence[Row], folder: str | Path) -> list[Path]:
 
 
 def csv_bytes(rows: Iterable[Row], columns: Sequence[str]) -> bytes:
-    """Rows as a CSV file with a line of names; a cell that a row does not have is empty."""
+    """Some columns of rows as a CSV file; a cell that a row does not have is empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     return text.getvalue().encode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import webbrowser
 from collections.abc import Callable
@@ -10,47 +11,67 @@ from typing import Any
 
 import torch
 from dash import Dash
-from flask import Response, abort, request
+from flask import Response, abort, request, send_file
 from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from extremal import _check
+from extremal.report.html_page import POLICY
 from extremal.web.answer_pool import Pool
 from extremal.web.app import dash_app
 from extremal.web.callback_errors import guarded
 from extremal.web.pages.runs_page import Runs
-from extremal.web.stored_runs import KINDS, file_name
+from extremal.web.stored_runs import FILE_KINDS, file_name
 
 _log = logging.getLogger(__name__)
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 LARGEST = 24_000_000  # bytes of a request: a model file, in the browser's encoding, and some more
+# The report's own policy; the frame that it is shown in is ours, and it may not act as one of us.
+REPORT_POLICY = f"{POLICY}; frame-ancestors 'self'; sandbox allow-scripts allow-downloads"
 WAITING = 1024  # connections that may wait to be let in
 
 
-def add_download(app: Dash, runs: Runs) -> None:
-    """Serve the files at /download; other sites' pages can't have this machine draw them."""
+def add_files(app: Dash, runs: Runs) -> None:
+    """Serve files at /download and reports at /report; other sites' pages can't have them made."""
 
-    def send() -> Response:
+    def asked(*names: str) -> list[str | None]:
         if request.headers.get("Sec-Fetch-Site") == "cross-site":
             abort(403)
-        return _answer(runs, *(request.args.get(name) for name in ("name", "scale", "kind")))
+        return [request.args.get(name) for name in names]
 
-    app.server.add_url_rule("/download", "download", send)
+    def download() -> Response:
+        name, scale, kind = asked("name", "scale", "kind")
+
+        def found() -> Response:
+            mimetype, _ = FILE_KINDS.get(str(kind), ("", ""))
+            named = file_name(str(name), str(scale), str(kind))
+            return _sent(runs.file(name, scale, kind), mimetype, named)
+
+        return _or_sentence(found)
+
+    def report() -> Response:
+        name, scale = asked("name", "scale")
+        response = _or_sentence(lambda: _sent(runs.report(name, scale), "text/html"))
+        response.headers["Content-Security-Policy"] = REPORT_POLICY
+        return response
+
+    app.server.add_url_rule("/download", "download", download)
+    app.server.add_url_rule("/report", "report", report)
 
 
-def _answer(runs: Runs, name: str | None, scale: str | None, kind: str | None) -> Response:
-    """A file, or a sentence where there is none."""
+def _sent(content: Path | bytes, mimetype: str, name: str | None = None) -> Response:
+    """A file or bytes as a response; with a name as a file to keep."""
+    whole = io.BytesIO(content) if isinstance(content, bytes) else content
+    return send_file(whole, mimetype, as_attachment=name is not None, download_name=name)
+
+
+def _or_sentence(found: Callable[[], Response]) -> Response:
+    """A response, or a sentence where there is none."""
 
     def failed(words: str) -> Response:
         return Response(words + "\n", status=404, mimetype="text/plain")
 
-    def made() -> Response:
-        response = Response(runs.file(name, scale, kind), mimetype=KINDS[str(kind)])
-        named = f"attachment; filename={file_name(str(name), str(scale), str(kind))}"
-        response.headers["Content-Disposition"] = named
-        return response
-
-    answer: Response = guarded(failed)(made)()
+    answer: Response = guarded(failed)(found)()
     return answer
 
 
@@ -70,7 +91,7 @@ def _protect(app: Dash, host: str) -> None:
             abort(403)
 
     def add_headers(response: Response) -> Response:
-        response.headers["Content-Security-Policy"] = policy
+        response.headers.setdefault("Content-Security-Policy", policy)
         response.headers["X-Content-Type-Options"] = "nosniff"
         response.headers["Referrer-Policy"] = "no-referrer"
         return response
@@ -103,7 +124,7 @@ def create_app(
     pool = pool or Pool()
     stored = Runs(pool, Path(out))
     app = dash_app(pool, stored)
-    add_download(app, stored)
+    add_files(app, stored)
     _protect(app, host)
     return app
 

@@ -1,9 +1,7 @@
-"""What is stored: every experiment's runs with how far they have come, as a table and as files."""
+"""What is stored: every experiment's runs with how far they have come, and their files."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import threading
 import time
@@ -14,19 +12,33 @@ from typing import Any
 
 from extremal import _check, experiments
 from extremal.experiments import SCALES, Store
-from extremal.experiments.finding import begun, begun_seeds, from_runs, from_shipped, shipped_file
+from extremal.experiments.finding import (
+    BEGUN,
+    begun,
+    begun_seeds,
+    from_runs,
+    from_shipped,
+    shipped_file,
+)
 from extremal.report.figure import pdf_bytes, png_bytes
 from extremal.report.panel_style import headings, panels_of
+from extremal.report.report_files import csv_bytes
 from extremal.report.verdict_table import verdict, verdicts
 
 RUNNING = 120.0  # seconds since the last trial ended, within which a run is surely running
-KINDS = {
-    "csv": "text/csv",
-    "figure.csv": "text/csv",
-    "json": "application/json",
-    "png": "image/png",
-    "pdf": "application/pdf",
+# Kinds of files that can be had of a run: the type that a browser is told, and words for a link.
+FILE_KINDS = {
+    "csv": ("text/csv", "Claims, CSV"),
+    "figure.csv": ("text/csv", "Curves, CSV"),
+    "json": ("application/json", "Summary, JSON"),
+    "png": ("image/png", "Figure, PNG"),
+    "pdf": ("application/pdf", "Figure, PDF"),
 }
+CLAIM_COLUMNS = (
+    *("quantity", "published", "ours", "low", "high", "tolerance", "rule", "n", "source"),
+    "verdict",
+)
+CURVE_COLUMNS = ("panel", "series", "x", "y", "low", "high")
 _drawing = threading.Lock()  # matplotlib's fonts and parameters are shared by all threads
 
 
@@ -130,43 +142,48 @@ def file_name(name: str, scale: str, kind: str) -> str:
     return f"{name.replace('/', '-')}-{scale}.{kind}"
 
 
-def download(summary: Mapping[str, Any], kind: object) -> bytes:
+def drawn_file(name: str, scale: str, kind: str, out: Path) -> Path | None:
+    """A figure or a page that was drawn of the result that `detail` finds; None where none is new.
+
+    Only png, pdf and html are drawn. Those of a run folder are older than its last trial, or its
+    start, while a run goes on.
+    """
+    if kind not in ("png", "pdf", "html"):
+        return None
+    experiment = experiments.get(name)
+    if not begun(experiment, scale, out):
+        stored = shipped_file(experiment, scale)
+        path = None if stored is None else stored.with_suffix(f".{kind}").resolve()
+        return path if path is not None and path.is_file() else None
+    folder = out / experiment.name / scale
+    path = folder / ("report.html" if kind == "html" else f"figure.{kind}")
+    last = max(changed(name, scale, out), _time(folder / BEGUN))
+    return path.resolve() if _time(path) >= last else None
+
+
+def made_file(summary: Mapping[str, Any], kind: str) -> bytes:
     """A file made from a summary: its claims or its curves as CSV, itself, or its figure."""
-    _check.choice("kind", kind, KINDS)
     if kind == "csv":
-        return _csv(_claims(summary))
+        rows = [{**row, "verdict": verdict(row)} for row in summary["rows"]]
+        return csv_bytes(rows, CLAIM_COLUMNS)
     if kind == "figure.csv":
-        return _csv(_curves(summary))
+        return csv_bytes(_curves(summary), CURVE_COLUMNS)
     if kind == "json":
         return json.dumps(summary, indent=1).encode()
     with _drawing:
         return png_bytes(summary) if kind == "png" else pdf_bytes(summary)
 
 
-def _csv(rows: Iterator[list[Any]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
-
-
-def _claims(summary: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """Ours against published, a row for each claim."""
-    names = ["quantity", "published", "ours", "low", "high", "tolerance", "rule", "n", "source"]
-    yield [*names, "verdict"]
-    for row in summary["rows"]:
-        yield [*(row[name] for name in names), verdict(row)]
-
-
-def _curves(summary: Mapping[str, Any]) -> Iterator[list[Any]]:
-    """Everything that is drawn, in one long table: panel, series, x, y, low, high."""
-    yield ["panel", "series", "x", "y", "low", "high"]
+def _curves(summary: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Everything that is drawn, in one long table."""
     panels = panels_of(summary)
     for panel, title in zip(panels, headings(panels), strict=True):
-        for series, x, y, low, high in _values(panel):
-            yield [title, series, x, y, low, high]
+        for values in _values(panel):
+            yield dict(zip(CURVE_COLUMNS, (title, *values), strict=False))
 
 
 def _values(panel: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Series, x, y and perhaps low and high of each point of a panel."""
     match panel["kind"]:
         case "line":
             for curve in panel["series"]:
@@ -176,12 +193,12 @@ def _values(panel: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
                     yield (curve["label"], *values)
         case "bars":
             for index, height in enumerate(panel["y"], 1):
-                yield "", index, height, None, None
+                yield "", index, height
         case "heat":
             for row, values in enumerate(panel["z"], 1):
                 for column, value in enumerate(values, 1):
-                    yield f"row {row}", column, value, None, None
+                    yield f"row {row}", column, value
         case "scene":
             for cloud in panel["clouds"]:
                 for index, point in enumerate(cloud["points"]):
-                    yield f"{cloud['label']} {index}", *point, *[None] * (4 - len(point))
+                    yield f"{cloud['label']} {index}", *point

@@ -203,12 +203,18 @@ def test_open_a_run(page, address):
     page.find_element(By.ID, "filter").send_keys("figure-2 paper vidal-2024")
     until(page, lambda: text(page, "counted").startswith("1 of"))
     page.find_element(By.LINK_TEXT, "min-vidal-2024/figure-2").click()
-    until(page, lambda: "rows agree" in text(page, "page"))
-    drawn = "return document.querySelectorAll('#run-figures .js-plotly-plot .main-svg').length"
-    until(page, lambda: page.execute_script(drawn) >= 6)
-    assert "1/sqrt(K), Theorem 1" in text(page, "page")
+    until(page, lambda: page.find_elements(By.ID, "run-report") != [])
     files = page.find_elements(By.CSS_SELECTOR, "a[download]")
     assert "Claims, CSV" in [one.text for one in files]
+    page.switch_to.frame("run-report")
+    try:
+        told = "return document.querySelector('main')?.innerText ?? ''"
+        until(page, lambda: "rows agree" in page.execute_script(told))
+        drawn = "return document.querySelectorAll('.js-plotly-plot .main-svg').length"
+        until(page, lambda: page.execute_script(drawn) >= 6)
+        assert "1/sqrt(K), Theorem 1" in page.execute_script(told)
+    finally:
+        page.switch_to.default_content()
 
 
 def test_controls_have_labels_and_the_theme_can_be_switched(page, address):

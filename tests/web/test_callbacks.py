@@ -33,7 +33,7 @@ from extremal.web.pages.playground_answers import broken
 from extremal.web.playground_charts import draw_curve
 from extremal.web.playground_settings import Probe, Setup
 from extremal.web.playground_training import regions
-from extremal.web.stored_runs import KINDS, changed, detail, download, listing
+from extremal.web.stored_runs import FILE_KINDS, changed, detail, drawn_file, listing, made_file
 from extremal.web.theme import theme
 
 OURS = SORRY.partition("{")[0]
@@ -172,13 +172,12 @@ def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
     assert answered(stored.rows, words, order, ticks) == ""
 
 
-@given(RUN, THEMES)
+@given(RUN)
 @settings(quick, max_examples=40)
-def test_one_run(passing, values, look):
-    stored = runs_page.Runs(passing, Path("nowhere"))
-    answered(stored.draw, values, look)
+def test_one_run(passing, values):
+    stored, refusing = (runs_page.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
     answered(stored.refresh, None, values)
-    answered(runs_page.Runs(Refusing(), Path("nowhere")).draw, values, look)
+    answered(refusing.refresh, None, values)
 
 
 LINKS = st.dictionaries(
@@ -202,15 +201,15 @@ def pages(passing):
     return [guarded(_not_found)(_Pages(stored)) for stored in made]
 
 
-@given(RUN, st.sampled_from([*KINDS, "exe", ""]) | st.text(max_size=9))
+@given(RUN, st.sampled_from([*FILE_KINDS, "exe", ""]) | st.text(max_size=9))
 @settings(quick, max_examples=60)
 def test_every_file(client, values, kind):
     asked = values if isinstance(values, dict) else {}
     query = urlencode({**asked, "kind": kind}, errors="replace")
-    found = client.get(f"/download?{query}")
-    assert found.status_code in (200, 404)
-    assert found.status_code == 200 or found.text.count("\n") == 1
-    assert OURS not in found.text
+    with client.get(f"/download?{query}") as found:
+        assert found.status_code in (200, 404)
+        assert found.status_code == 200 or found.text.count("\n") == 1
+        assert OURS.encode() not in found.data
 
 
 @pytest.fixture(scope="module")
@@ -398,22 +397,22 @@ def test_the_shipped_results_are_listed_and_can_be_had(tmp_path, listed):
     shipped = rows["min-vidal-2024/figure-2", "paper"]
     assert (shipped.status, shipped.done, shipped.total) == ("shipped", 320, 320)
     summary = detail("min-vidal-2024/figure-2", "paper", tmp_path)
-    claims = list(csv.DictReader(io.StringIO(download(summary, "csv").decode())))
+    claims = list(csv.DictReader(io.StringIO(made_file(summary, "csv").decode())))
     assert [row["quantity"] for row in claims] == [row["quantity"] for row in summary["rows"]]
-    curves = list(csv.DictReader(io.StringIO(download(summary, "figure.csv").decode())))
+    curves = list(csv.DictReader(io.StringIO(made_file(summary, "figure.csv").decode())))
     line = next(panel for panel in summary["panels"] if panel["kind"] == "line")
     own = [float(row["y"]) for row in curves if row["series"] == line["series"][0]["label"]]
     assert own[: len(line["series"][0]["y"])] == line["series"][0]["y"]
-    assert download(summary, "pdf").startswith(b"%PDF")
+    assert made_file(summary, "pdf").startswith(b"%PDF")
 
 
 def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
     client = create_app(tmp_path).server.test_client()
     where = "/download?name=demo&scale=quick&kind="
-    for kind, mime in KINDS.items():
-        found = client.get(where + kind)
-        assert (found.status_code, found.mimetype) == (200, mime)
-        assert f"demo-quick.{kind}" in found.headers["Content-Disposition"]
+    for kind, (mime, _) in FILE_KINDS.items():
+        with client.get(where + kind) as found:
+            assert (found.status_code, found.mimetype) == (200, mime)
+            assert f"demo-quick.{kind}" in found.headers["Content-Disposition"]
     bad = ("/download", where + "exe", "/download?name=../../etc/passwd&scale=quick&kind=csv")
     for address in bad:
         found = client.get(address)
@@ -424,14 +423,59 @@ def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
 
 def test_a_figure_is_drawn_once_and_not_for_other_sites(tmp_path, monkeypatch, pool):
     drawn = []
-    monkeypatch.setattr(stored_runs, "png_bytes", lambda summary: drawn.append(1) or b"picture")
+    monkeypatch.setattr(stored_runs, "pdf_bytes", lambda summary: drawn.append(1) or b"picture")
     client = create_app(tmp_path, pool=pool).server.test_client()
-    where = "/download?name=demo&scale=quick&kind=png"
+    where = "/download?name=demo&scale=quick&kind=pdf"
     away = client.get(where, headers={"Sec-Fetch-Site": "cross-site"})
     assert (away.status_code, drawn) == (403, [])
     for site in ("same-origin", "none"):
         assert client.get(where, headers={"Sec-Fetch-Site": site}).data == b"picture"
     assert drawn == [1]
+
+
+def test_a_figure_that_is_stored_is_not_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_runs, "png_bytes", None)
+    client = create_app(tmp_path).server.test_client()
+    stored = Path(__file__).parents[2] / "results" / "demo" / "quick.png"
+    with client.get("/download?name=demo&scale=quick&kind=png") as found:
+        assert found.data == stored.read_bytes()
+
+
+def test_what_a_run_drew_is_taken_until_a_trial_or_a_start_is_newer(tmp_path):
+    experiment = experiments.get("demo")
+    folder = tmp_path / "demo" / "quick"
+    trial = experiments.Store(tmp_path).path(experiment.trials("quick")[0])
+    for path in (folder / "begun.json", trial, folder / "report.html", folder / "figure.pdf"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"seeds": null}')
+        os.utime(path, (1e9, 1e9))
+    asked = ("demo", "quick", "html", tmp_path)
+    assert drawn_file(*asked) == folder / "report.html"
+    assert drawn_file("demo", "quick", "pdf", tmp_path) == folder / "figure.pdf"
+    assert drawn_file("demo", "quick", "png", tmp_path) is None
+    for path in (trial, folder / "begun.json"):
+        os.utime(path, (2e9, 2e9))
+        assert drawn_file(*asked) is None
+        os.utime(path, (1e9, 1e9))
+        assert drawn_file(*asked) is not None
+
+
+def test_the_report_of_a_run_is_a_page_that_can_reach_nothing(tmp_path, pool):
+    client = create_app(tmp_path, pool=pool).server.test_client()
+    found = client.get("/report?name=demo&scale=quick&ended=2")
+    assert (found.status_code, found.mimetype) == (200, "text/html")
+    assert found.text.startswith("<!doctype html>")
+    assert "rows agree with the source" in found.text
+    policy = found.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    assert policy.endswith("frame-ancestors 'self'; sandbox allow-scripts allow-downloads")
+    assert pool.counts()["bytes"] < 1_000_000  # the page itself, of megabytes, is not kept
+    away = client.get("/report?name=demo&scale=quick", headers={"Sec-Fetch-Site": "cross-site"})
+    assert away.status_code == 403
+    missing = client.get("/report?name=demo&scale=huge")
+    assert (missing.status_code, missing.mimetype) == (404, "text/plain")
+    busy = create_app(tmp_path, pool=Refusing()).server.test_client()
+    assert busy.get("/report?name=demo&scale=quick").text == "busy\n"
 
 
 def test_files_wait_their_turn(tmp_path):
@@ -473,13 +517,13 @@ def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
     stored = runs_page.Runs(Fixed(None), tmp_path)
     at(1)
     shown = str(stored.page("?name=demo&scale=quick"))
-    assert "1 of 2 trials done" in shown
+    assert "src='/report?name=demo&scale=quick&ended=1'" in shown
     assert "Interval(id='watch-run', disabled=False" in shown
     which = {"name": "demo", "scale": "quick", "ended": 1}
     assert set(stored.refresh(1, which)) == {no_update}
     at(2)
     fresh = dict(zip(runs_page.CHANGING, stored.refresh(2, which), strict=True))
-    assert "2 of 2 trials done" in str(fresh["trials"])
+    assert fresh["report"] == "/report?name=demo&scale=quick&ended=2"
     assert fresh["which"] == {**which, "ended": 2}
     assert fresh["still"]  # and is not looked at any more
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,26 +10,22 @@ from urllib.parse import urlencode
 
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
-from extremal.report.panel_description import describe
-from extremal.report.panel_style import headings, panels_of
-from extremal.report.plotly_panels import figures
-from extremal.report.verdict_table import (
-    command,
-    duration,
-    interval,
-    number,
-    published,
-    setting,
-    tally,
-    tolerance,
-    verdict,
-)
+from extremal import _check
+from extremal.report.html_page import page
 from extremal.web import controls
 from extremal.web.answer_pool import Pool
 from extremal.web.callback_errors import guarded
 from extremal.web.playground_settings import read_query
-from extremal.web.stored_runs import KINDS, Row, changed, detail, download, file_name, listing
-from extremal.web.theme import theme, themed
+from extremal.web.stored_runs import (
+    FILE_KINDS,
+    Row,
+    changed,
+    detail,
+    drawn_file,
+    file_name,
+    listing,
+    made_file,
+)
 
 COLUMNS = {
     "name": "Experiment",
@@ -141,53 +138,38 @@ def line(row: Row) -> Any:
     )
 
 
-_WORDS = {
-    "csv": "Claims, CSV",
-    "figure.csv": "Curves, CSV",
-    "json": "Summary, JSON",
-    "png": "Figure, PNG",
-    "pdf": "Figure, PDF",
-}
 # What changes on the page while a run goes on: the name in `progress`, and its place.
 CHANGING = {
-    "verdict": ("run-verdict", "children"),
-    "claims": ("run-claims", "children"),
-    "trials": ("run-trials", "children"),
+    "report": ("run-report", "src"),
     "which": ("which", "data"),
     "still": ("watch-run", "disabled"),
 }
 
 
 def run_page(summary: Mapping[str, Any]) -> Any:
-    """The page; its figures come by a callback."""
+    """The page of one run: its files, and its report in a frame that can reach nothing else."""
     name, scale = summary["experiment"], summary["scale"]
     now = progress(summary)
     files = [
         html.A(
-            _WORDS[kind],
+            words,
             href="/download?" + urlencode({"name": name, "scale": scale, "kind": kind}),
             className="button",
             download=file_name(name, scale, kind),
         )
-        for kind in KINDS
+        for kind, (_, words) in FILE_KINDS.items()
     ]
     return html.Div(
         [
+            html.H1(summary["title"], className="unseen"),
             html.P(dcc.Link("All runs", href="/runs")),
-            html.P(f"{name}, {scale} scale", className="soft"),
-            html.H1(summary["title"]),
-            html.P(f"Source: {summary['source']}", className="soft"),
-            html.P(now["verdict"], id="run-verdict", className="verdict"),
-            html.P(summary["notes"]) if summary["notes"] else None,
             html.Div(files, className="pair files"),
-            controls.message("message-run"),
-            html.Div(id="run-figures", className="panels"),
-            html.H2("Ours against published"),
-            html.Div(now["claims"], id="run-claims"),
-            html.H2("Settings"),
-            _settings(summary),
-            html.H2("Trials"),
-            html.Div(now["trials"], id="run-trials"),
+            html.Iframe(
+                id="run-report",
+                src=now["report"],
+                title=f"Report of {name}, {scale} scale",
+                sandbox="allow-scripts allow-downloads",
+            ),
             dcc.Store(id="which", data=now["which"]),
             dcc.Interval(id="watch-run", interval=EVERY, disabled=now["still"]),
         ],
@@ -199,99 +181,16 @@ def progress(summary: Mapping[str, Any]) -> dict[str, Any]:
     """What changes while a run goes on, by the names of CHANGING."""
     counts = summary["trials"]
     ended = counts["done"] + counts["failed"]
-    told = (
-        f"{counts['done']} of {counts['total']} trials done, {counts['failed']} failed; "
-        f"{duration(summary['seconds'])} of computing."
-    )
-    made_by = html.P([told, " Made by: ", html.Code(command(summary))])
-    named = {"name": summary["experiment"], "scale": summary["scale"]}
+    which = {"name": summary["experiment"], "scale": summary["scale"], "ended": ended}
     return {
-        "verdict": tally(summary),
-        "claims": _claims(summary),
-        "trials": [made_by, _failures(summary)],
-        "which": {**named, "ended": ended},
+        "report": "/report?" + urlencode(which),
+        "which": which,
         "still": ended >= counts["total"],
     }
 
 
-def panel(shown: Mapping[str, Any], title: str, drawn: dict[str, Any]) -> Any:
-    """A panel of the run's figure, with its words."""
-    config = controls.SOLID if "scene" in drawn["layout"] else controls.FLAT
-    return html.Figure(
-        [
-            html.Figcaption(html.H3(title or "Figure")),
-            html.P(describe(shown), className="unseen"),
-            html.Div(
-                dcc.Graph(figure=drawn, config=config, responsive=True),
-                className="graph",
-                role="img",
-                **controls.aria(label=title or "Figure"),
-            ),
-        ],
-        className="panel",
-    )
-
-
-def _claims(summary: Mapping[str, Any]) -> Any:
-    if not summary["rows"]:
-        return html.P("There is nothing published to compare with at this scale.")
-    names = ("Quantity", "Published", "Ours", "Range", "Tolerance", "Verdict", "Trials", "Source")
-    body = [
-        [
-            row["quantity"],
-            published(row),
-            number(row["ours"]),
-            interval(row),
-            tolerance(row),
-            verdict(row),
-            str(row["n"]),
-            row["source"],
-        ]
-        for row in summary["rows"]
-    ]
-    return _table(names, body, marked=5)
-
-
-def _settings(summary: Mapping[str, Any]) -> Any:
-    body = [
-        [row["name"], setting(row["value"]), row["mark"], row["note"]]
-        for row in summary["settings"]
-    ]
-    legend = [html.Li(f"{mark}: {meaning}") for mark, meaning in summary["marks"].items()]
-    return html.Div([_table(("Setting", "Value", "From", "Note"), body), html.Ul(legend)])
-
-
-def _failures(summary: Mapping[str, Any]) -> Any:
-    body = [
-        [
-            str(one["seed"]),
-            ", ".join(f"{k} = {setting(v)}" for k, v in one["params"].items()),
-            one["reason"],
-        ]
-        for one in summary["failures"]
-    ]
-    return _table(("Seed", "Parameters", "Why it failed"), body) if body else None
-
-
-def _table(names: Any, body: Any, marked: int | None = None) -> Any:
-    """A table; the first cell of a row is its heading, and one column may be verdicts."""
-    lines = [
-        html.Tr(
-            [
-                html.Th(first, scope="row"),
-                *(
-                    html.Td(cell, className=cell.replace(" ", "-") if index == marked else "")
-                    for index, cell in enumerate(cells, 1)
-                ),
-            ]
-        )
-        for first, *cells in body
-    ]
-    top = html.Tr([html.Th(name, scope="col") for name in names])
-    return html.Div(html.Table([html.Thead(top), html.Tbody(lines)]), className="wide")
-
-
-FRESH = 3.0  # seconds for which what is stored is not looked at anew
+# Seconds for which what is stored is not looked at anew.
+FRESH = 3.0
 
 
 class Runs:
@@ -314,15 +213,6 @@ class Runs:
         )
         return made
 
-    def draw(self, which: Any, look: Any) -> tuple[Any, str]:
-        """The figure of a run, interactive, each panel with its words."""
-        chosen = theme(look)
-        summary = self.summary(*_which(which))
-        panels = panels_of(summary)
-        made = zip(panels, headings(panels), figures(summary), strict=True)
-        drawn = [panel(one, title, themed(flat, chosen)) for one, title, flat in made]
-        return drawn, ""
-
     def refresh(self, ticks: Any, which: Any) -> tuple[Any, ...]:
         """What has changed on the page of a run that goes on; nothing until a trial has ended."""
         del ticks
@@ -332,13 +222,37 @@ class Runs:
             return (no_update,) * len(now)
         return tuple(now.values())
 
-    def file(self, name: object, scale: object, kind: object) -> bytes:
-        """A file of a run. Figures cost seconds: they wait for a thread and are kept.
+    def file(self, name: object, scale: object, kind: object) -> Path | bytes:
+        """A file of a run: one that was drawn, or its bytes, made anew.
 
-        When it was written is read before the run is, so that nothing old is kept as new.
+        Figures cost seconds: they wait for a thread and are kept. When the run was written is read
+        before the run is, so that nothing old is kept as new.
         """
-        key = ("file", *_short(name, scale, kind), changed(name, scale, self._out))
-        made: bytes = self._pool.ask(key, lambda _: download(detail(name, scale, self._out), kind))
+        _check.choice("kind", kind, FILE_KINDS)
+        written = changed(name, scale, self._out)
+        if (drawn := drawn_file(str(name), str(scale), str(kind), self._out)) is not None:
+            return drawn
+        made: bytes = self._pool.ask(
+            ("file", *_short(name, scale, kind), written),
+            lambda _: made_file(detail(name, scale, self._out), str(kind)),
+        )
+        return made
+
+    def report(self, name: object, scale: object) -> Path | bytes:
+        """The report of a run as one page: the file of one that has ended, or made anew.
+
+        A page has megabytes, of which the figure is what costs time: only that is kept.
+        """
+        summary = self.summary(name, scale)
+        if (drawn := drawn_file(str(name), str(scale), "html", self._out)) is not None:
+            return drawn
+        picture = self.file(name, scale, "png")
+        png = picture.read_bytes() if isinstance(picture, Path) else picture
+        made: bytes = self._pool.ask(
+            ("report", *_short(name, scale), summary["trials"]["done"]),
+            lambda _: page(summary, picture=png).encode(),
+            size=lambda _: sys.maxsize,
+        )
         return made
 
     def page(self, search: str | None) -> Any:
@@ -375,12 +289,6 @@ def add_callbacks(app: Dash, runs: Runs) -> None:
         Input("order", "data"),
         Input("watch", "n_intervals"),
     )(guarded(lambda words: (no_update, no_update, words))(runs.rows))
-    app.callback(
-        Output("run-figures", "children"),
-        Output("message-run", "children"),
-        Input("which", "data"),
-        Input("theme", "data"),
-    )(guarded(lambda words: (no_update, words))(runs.draw))
     app.callback(
         *(Output(ident, part) for ident, part in CHANGING.values()),
         Input("watch-run", "n_intervals"),
