@@ -23,8 +23,7 @@ from dask.utils import parse_timedelta
 from distributed.cli import dask_scheduler, dask_worker
 
 import extremal as ex
-from extremal.cli.main import COMMANDS as COMMAND_LINES
-from extremal.cli.main import app, imported_command
+from extremal.cli.main import COMMAND_LINES, app, imported_command
 from extremal.data.named_datasets import DATASETS
 from tools.doc_tables import ROOT
 

@@ -20,12 +20,12 @@ from torch import Tensor
 import extremal as ex
 from extremal.certify.parabolas import opening_above, opening_below
 from extremal.models.activations import relu_power, relu_power_with_slope
-from extremal.report.panel_style import CYCLE, GREY, INK, RC
+from extremal.report.panel_style import CURVE_COLOURS, GREY_COLOUR, INK_COLOUR, MATPLOTLIB_SETTINGS
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
 _POSITIVE, _NEGATIVE = 6, 4
 _SIDES = ListedColormap(["#f6d5bd", "#cfe3f0"])  # read as -1, as +1
-_ARROW = {"arrowstyle": "->", "color": INK, "shrinkA": 0, "shrinkB": 0}
+_ARROW = {"arrowstyle": "->", "color": INK_COLOUR, "shrinkA": 0, "shrinkB": 0}
 
 
 def cuts() -> Figure:
@@ -52,10 +52,10 @@ def cuts() -> Figure:
             out = net(plane.reshape(-1, mix.dim)).reshape(x.shape)
         side = (out > 0).double().numpy()
         axes.pcolormesh(ticks.numpy(), ticks.numpy(), side, cmap=_SIDES, rasterized=True)
-        axes.add_patch(Circle((0, 0), size, fill=False, color=INK, linewidth=1.2))
-        axes.plot(0, 0, "o", color=INK)
-        axes.text(0.03, -0.14, "μ₁", color=INK)
-        axes.text(-size * 0.72, -size * 0.72, f"{name}  ", color=INK, ha="right", va="top")
+        axes.add_patch(Circle((0, 0), size, fill=False, color=INK_COLOUR, linewidth=1.2))
+        axes.plot(0, 0, "o", color=INK_COLOUR)
+        axes.text(0.03, -0.14, "μ₁", color=INK_COLOUR)
+        axes.text(-size * 0.72, -size * 0.72, f"{name}  ", color=INK_COLOUR, ha="right", va="top")
         for end, text in (
             ((2**-0.5, 0.0), "half way\nto μ₇"),
             ((along * radius, (1.0 - along**2) ** 0.5 * radius), "−d₀/√K"),
@@ -72,21 +72,21 @@ def radii() -> Figure:
     figure = Figure(figsize=(7.0, 3.0), layout="constrained")
     left, right = figure.subplots(1, 2)
     powers = torch.linspace(1.0, 4.0, 121).tolist()
-    for colour, opposing in zip(CYCLE, (2, 5, 20), strict=False):
+    for colour, opposing in zip(CURVE_COLOURS, (2, 5, 20), strict=False):
         found = [ex.theory.subclass_radius(opposing, p) for p in powers]
         left.plot(powers, found, color=colour, label=f"{opposing} opposing centres")
     left.set(xlabel="p", ylabel="radius", title="F^(p), one centre", ylim=(0.0, 0.8))
     left.legend(loc="lower right")
     counts = range(2, 41, 2)
     averages = [ex.theory.average_radius(k // 2, k // 2) for k in counts]
-    right.plot(counts, averages, color=CYCLE[1], marker="o", label="F: 1/√K")
-    for colour, p in ((CYCLE[2], 1.5), (CYCLE[0], 3.0)):
+    right.plot(counts, averages, color=CURVE_COLOURS[1], marker="o", label="F: 1/√K")
+    for colour, p in ((CURVE_COLOURS[2], 1.5), (CURVE_COLOURS[0], 3.0)):
         found = [ex.theory.subclass_radius(k // 2, p) for k in counts]
         right.plot(counts, found, color=colour, marker="o", label=f"F^({p:g})")
     right.set(xlabel="clusters K, half of them of each class", title="both", ylim=(0.0, 0.8))
     right.legend(loc="center right", bbox_to_anchor=(1.0, 0.44))
     for axes in (left, right):
-        axes.axhline(ex.theory.OPTIMAL_RADIUS, color=GREY, linestyle="--", linewidth=1.0)
+        axes.axhline(ex.theory.OPTIMAL_RADIUS, color=GREY_COLOUR, linestyle="--", linewidth=1.0)
         axes.text(axes.get_xlim()[0], 0.715, "  √2/2, the best possible", fontsize=7.5)
     return figure
 
@@ -101,14 +101,14 @@ def parabolas() -> Figure:
         t = torch.linspace(float(low), float(high), 201, dtype=torch.float64)
         value, slope = relu_power_with_slope(x, p)
         for colour, name, opening in (
-            (CYCLE[1], "above", opening_above(x, low, high, p)),
-            (CYCLE[0], "below", opening_below(x, low, high, p)),
+            (CURVE_COLOURS[1], "above", opening_above(x, low, high, p)),
+            (CURVE_COLOURS[0], "below", opening_below(x, low, high, p)),
         ):
             bound = value + slope * (t - x) + opening * (t - x) ** 2
             axes.plot(t, bound, color=colour, label=f"{name}, opening {float(opening):.2f}")
-        axes.plot(t, relu_power(t, p), color=INK, linewidth=2.0, label="relu(s)" + _power(p))
-        axes.plot(anchor, float(value), "o", color=INK)
-        axes.axvline(middle, color=GREY, linestyle=":", linewidth=1.0)
+        axes.plot(t, relu_power(t, p), color=INK_COLOUR, linewidth=2.0, label="relu(s)" + _power(p))
+        axes.plot(anchor, float(value), "o", color=INK_COLOUR)
+        axes.axvline(middle, color=GREY_COLOUR, linestyle=":", linewidth=1.0)
         axes.set(title=f"p = {p:g}", xlabel="s_j + e, from s_j − r to s_j + r (dotted: s_j)")
         axes.set_ylim(top=2.5 * float(relu_power(high, p)) - 0.6)
         axes.legend(loc="upper left")
@@ -131,7 +131,7 @@ PICTURES: dict[str, Callable[[], Figure]] = {
 def write(folder: Path) -> None:
     """Draw every picture into a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         for name, draw in PICTURES.items():
             draw().savefig(folder / f"{name}.png", dpi=150, metadata={"Software": None})
 

@@ -22,7 +22,7 @@ DRAWN = "return document.querySelector('#plane-0 .js-plotly-plot')?.data.length 
 # The page, whether it is dark, its size, and a script that is true once it is there.
 SHOTS = {
     "playground": ("/", False, (1440, 1560), DRAWN),
-    "compare": ("/?p=1&beside=3", True, (1440, 1500), DRAWN),
+    "compare": ("/?p=1&second_p=3", True, (1440, 1500), DRAWN),
     "images": (
         "/images?index=0&radius=1.5",
         False,

@@ -16,7 +16,7 @@ INTERRUPTED_EXIT_CODE = 130
 # The base of the errors for a wrong option or argument, which typer does not export by name.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[2]
 # Each command: the module that holds it, and its line in the list of commands.
-COMMANDS = {
+COMMAND_LINES = {
     "demo": (
         "experiment_commands",
         "Show the headline result in about a minute: p = 1 breaks where p = 3 holds.",
@@ -64,7 +64,7 @@ COMMANDS = {
 
 def imported_command(name: str) -> Any:
     """The command itself, with its options; its module takes seconds to import."""
-    module = importlib.import_module(f"extremal.cli.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"extremal.cli.{COMMAND_LINES[name][0]}")
     group: Any = typer.main.get_command(module.app)
     return group.commands[name]
 
@@ -74,7 +74,7 @@ class CommandsImportedLate(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, (_, line) in COMMANDS.items():
+        for name, (_, line) in COMMAND_LINES.items():
             self.commands[name] = TyperCommand(name, help=line)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:

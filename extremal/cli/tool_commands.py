@@ -60,9 +60,9 @@ def explore(
     """
     if importlib.util.find_spec("dash") is None:
         raise ValueError("the explorer needs Dash; install it: pip install 'extremal[explore]'")
-    from extremal.web import LOOPBACK, serve  # noqa: PLC0415 - Dash is an extra, and slow to import
+    from extremal.web import LOOPBACK_NAMES, serve  # noqa: PLC0415 - Dash is an extra, and slow to import
 
-    if host not in LOOPBACK:
+    if host not in LOOPBACK_NAMES:
         print_note(
             f"warning: whoever reaches {host} can use this explorer, read the results in {out} and "
             "have this machine compute; there is no password"

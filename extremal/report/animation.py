@@ -20,11 +20,22 @@ from PIL import Image
 from extremal._check import require
 from extremal._files import write_whole
 from extremal.report.matplotlib_scenes import limits, set_space
-from extremal.report.panel_style import CLOUDS, RC, plain
+from extremal.report.panel_style import CLOUD_COLOURS, MATPLOTLIB_SETTINGS, literal_text
 
-WIDTH, HEIGHT, DPI = 3.6, 4.1, 100  # inches of a scene with its titles and share of the legend
-FRAME, FIRST, LAST = 90, 800, 2500  # milliseconds
-COLOURS = 128
+# A scene's width in a frame.
+SCENE_WIDTH_INCHES = 3.6
+# A frame's height, with titles and the legend.
+FRAME_HEIGHT_INCHES = 4.1
+# A frame is seen on a screen, where more dots only make the file larger.
+FRAME_DOTS_PER_INCH = 100
+# How long a frame is shown.
+FRAME_MILLISECONDS = 90
+# How long the first frame is shown, so that the start is seen.
+FIRST_FRAME_MILLISECONDS = 800
+# How long the last frame is shown, since it holds the result.
+LAST_FRAME_MILLISECONDS = 2500
+# Colours of the one palette that all frames share.
+PALETTE_SIZE = 128
 
 Film = Mapping[str, Any]
 Points = NDArray[np.float64]
@@ -43,9 +54,13 @@ def save_animation(film: Film, path: str | Path) -> Path:
     sample = [np.asarray(pictures[k]) for k in (0, len(pictures) // 2, -1)]
     # This way of choosing keeps white white, which a page around the picture would show.
     way = Image.Quantize.MAXCOVERAGE
-    palette = Image.fromarray(np.concatenate(sample)).quantize(COLOURS, way)
+    palette = Image.fromarray(np.concatenate(sample)).quantize(PALETTE_SIZE, way)
     frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    times = [FIRST, *[FRAME] * (len(frames) - 2), LAST][-len(frames) :]
+    times = [
+        FIRST_FRAME_MILLISECONDS,
+        *[FRAME_MILLISECONDS] * (len(frames) - 2),
+        LAST_FRAME_MILLISECONDS,
+    ][-len(frames) :]
     target = io.BytesIO()
     frames[0].save(target, "GIF", save_all=True, append_images=frames[1:], duration=times, loop=0)
     write_whole(path, target.getvalue(), make_folders=True)
@@ -70,8 +85,10 @@ def _pictures(film: Film) -> Iterator[NDArray[np.uint8]]:
     scenes, count = film["scenes"], len(film["times"])
     places = [[_places(c, count, film["compress"]) for c in scene["clouds"]] for scene in scenes]
     low, high = limits([p for scene in places for cloud in scene for p in cloud], 3)
-    with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(WIDTH * len(scenes), HEIGHT), dpi=DPI)
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
+        figure = Figure(
+            figsize=(SCENE_WIDTH_INCHES * len(scenes), FRAME_HEIGHT_INCHES), dpi=FRAME_DOTS_PER_INCH
+        )
         canvas = FigureCanvasAgg(figure)
         clock = figure.text(0.03, 0.975, "", va="top", fontsize=11)
         moves: list[Callable[[int], None]] = []
@@ -87,7 +104,7 @@ def _pictures(film: Film) -> Iterator[NDArray[np.uint8]]:
         figure.subplots_adjust(left=0.0, right=1.0, bottom=0.19, top=0.87, wspace=0.0)
         _legend(figure, film)
         for k, time in enumerate(film["times"]):
-            clock.set_text(plain(f"{film['title']}: flow time {_short(time)}"))
+            clock.set_text(literal_text(f"{film['title']}: flow time {_short(time)}"))
             for move in moves:
                 move(k)
             canvas.draw()
@@ -110,7 +127,7 @@ def _places(cloud: Mapping[str, Any], count: int, compress: float) -> list[Point
 
 def _draw(axes: Axes3D, cloud: Mapping[str, Any], places: list[Points]) -> Callable[[int], None]:
     """Draw a cloud; the result moves it to its places in a frame."""
-    colour, rays = CLOUDS[cloud["colour"]], cloud["style"] == "rays"
+    colour, rays = CLOUD_COLOURS[cloud["colour"]], cloud["style"] == "rays"
     reference = cloud["colour"] == "accent"
     strong = rays or cloud["moves"]
     dots = axes.scatter(
@@ -149,7 +166,7 @@ def _title(axes: Axes3D, scene: Mapping[str, Any], film: Film) -> Callable[[int]
 
     def move(k: int) -> None:
         phase = film["phases"][int(film["times"][k] > scene["turn"])]
-        title.set_text(plain(f"{scene['title']}: {phase}, loss {_short(scene['loss'][k])}"))
+        title.set_text(literal_text(f"{scene['title']}: {phase}, loss {_short(scene['loss'][k])}"))
 
     return move
 
@@ -168,10 +185,16 @@ def _legend(figure: Figure, film: Film) -> None:
         if cloud["colour"] == "accent":
             look = {"linestyle": "--"}
         entries.append(
-            Line2D([], [], color=CLOUDS[cloud["colour"]], label=plain(cloud["label"]), **look)
+            Line2D(
+                [],
+                [],
+                color=CLOUD_COLOURS[cloud["colour"]],
+                label=literal_text(cloud["label"]),
+                **look,
+            )
         )
     place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 0.05)}
     figure.legend(handles=entries, ncols=3, frameon=False, columnspacing=1.6, **place)
     text = f"Rays of neurons have the neuron's direction and the length ‖w‖^{film['compress']:g}."
     if film["compress"] != 1.0:
-        figure.text(0.5, 0.02, plain(text), ha="center", fontsize=8)
+        figure.text(0.5, 0.02, literal_text(text), ha="center", fontsize=8)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from extremal._files import write_whole
-from extremal.report.figure import check, png_bytes
+from extremal.report.figure import checked_panels, png_bytes
 from extremal.report.panel_description import describe
 from extremal.report.panel_style import has_band, headings, panels_of
-from extremal.report.plotly_panels import figures
+from extremal.report.plotly_panels import plotly_figures
 from extremal.report.verdict_table import (
-    command,
     duration,
     interval,
     number,
     published,
+    run_command,
     setting,
     tally,
     tolerance,
@@ -32,15 +32,18 @@ from extremal.report.verdict_table import (
 
 Summary = Mapping[str, Any]
 # The folder of the page's style sheet and script.
-ASSETS = Path(__file__).parent / "assets"
-SIGNS = {"agrees": "✓", "differs": "✗", "reported": "·", "not run": "–", "undefined": "?"}
-BANDS = (
+ASSETS_FOLDER = Path(__file__).parent / "assets"
+# A sign before each verdict, for readers who see no colour.
+VERDICT_SIGNS = {"agrees": "✓", "differs": "✗", "reported": "·", "not run": "–", "undefined": "?"}
+# What stands above curves that are means over several trials.
+BANDS_EXPLAINED = (
     '<p class="soft">Curves are means over trials, bands and bars from minimum to maximum.</p>\n'
 )
-LEAST = {1: "100%", 2: "28rem"}  # the least width of a panel, by the number of columns
+# The least width of a panel as CSS, by the number of columns of the figure.
+LEAST_PANEL_WIDTHS = {1: "100%", 2: "28rem"}
 
 
-def head(summary: Summary) -> str:
+def head_section(summary: Summary) -> str:
     """Title, source, verdict and notes."""
     words = {verdict(row) for row in summary["rows"]}
     tone = "bad" if words & {"differs", "undefined"} else "good" if "agrees" in words else ""
@@ -54,7 +57,7 @@ def head(summary: Summary) -> str:
 {notes}"""
 
 
-def rows(summary: Summary) -> str:
+def claims_section(summary: Summary) -> str:
     """Ours against published, one row for each claim."""
     if not summary["rows"]:
         return ""
@@ -72,13 +75,13 @@ def _claim(row: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("", number(row["ours"])),
         ("", interval(row)),
         ("", tolerance(row)),
-        (f"word {word.replace(' ', '-')}", f"{SIGNS[word]} {word}"),
+        (f"word {word.replace(' ', '-')}", f"{VERDICT_SIGNS[word]} {word}"),
         ("", str(row["n"])),
         ("", row["source"]),
     ]
 
 
-def figure(summary: Summary, png: bytes) -> str:
+def figure_section(summary: Summary, png: bytes) -> str:
     """A place for each interactive panel, with its description, and the figure as printed."""
     panels = panels_of(summary)
     places = []
@@ -89,13 +92,13 @@ def figure(summary: Summary, png: bytes) -> str:
             f'<div class="plot {escape(panel["kind"])}" id="panel-{index}" role="img" '
             f'aria-label="{about}"></div>\n</figure>\n'
         )
-    least = LEAST.get(min(int(summary["columns"]), len(panels)), "20rem")
+    least = LEAST_PANEL_WIDTHS.get(min(int(summary["columns"]), len(panels)), "20rem")
     bands = any(has_band(series) for panel in panels for series in panel.get("series", ()))
     picture = base64.b64encode(png).decode()
     about = " ".join(f"{t}: {describe(p)}" for p, t in zip(panels, headings(panels), strict=True))
     return _section(
         "Figure",
-        f"{BANDS if bands else ''}"
+        f"{BANDS_EXPLAINED if bands else ''}"
         "<noscript><p>The panels need JavaScript; the figure as printed does not.</p></noscript>\n"
         f'<div class="panels" style="--least: {least}">\n{"".join(places)}</div>\n'
         "<details>\n<summary>The figure as printed</summary>\n"
@@ -104,7 +107,7 @@ def figure(summary: Summary, png: bytes) -> str:
     )
 
 
-def settings(summary: Summary) -> str:
+def settings_section(summary: Summary) -> str:
     """Every setting with its value and where it comes from."""
     names = ("Setting", "Value", "From", "Note")
     body = [
@@ -119,13 +122,13 @@ def settings(summary: Summary) -> str:
     return _section("Settings", _table(about, names, body) + f'<ul class="marks">\n{legend}</ul>\n')
 
 
-def trials(summary: Summary) -> str:
+def trials_section(summary: Summary) -> str:
     """How many trials there are, what they cost, which failed and why, and how to run them."""
     count = summary["trials"]
     text = (
         f"<p>{count['done']} of {count['total']} trials done, {count['failed']} failed; "
         f"{duration(summary['seconds'])} of computing in all. Made by:</p>\n"
-        f"<pre><code>{escape(command(summary))}</code></pre>\n"
+        f"<pre><code>{escape(run_command(summary))}</code></pre>\n"
     )
     if summary["failures"]:
         names = ("Parameters", "Seed", "Reason")
@@ -166,7 +169,7 @@ def _table(about: str, names: Sequence[str], body: Sequence[Sequence[tuple[str, 
 
 
 # The browser itself refuses whatever is not in the page.
-POLICY = (
+CONTENT_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
@@ -179,22 +182,22 @@ def write_page(
 
     `picture` is the figure as PNG, which is drawn anew where it is not given.
     """
-    write_whole(path, page(summary, picture=picture).encode(), make_folders=True)
+    write_whole(path, report_html(summary, picture=picture).encode(), make_folders=True)
     return Path(path)
 
 
-def page(summary: Mapping[str, Any], *, picture: bytes | None = None) -> str:
+def report_html(summary: Mapping[str, Any], *, picture: bytes | None = None) -> str:
     """The HTML text of the report."""
-    check(summary)
+    checked_panels(summary)
     png = png_bytes(summary) if picture is None else picture
-    sections = [head(summary), rows(summary), figure(summary, png)]
-    sections += [settings(summary), trials(summary)]
+    sections = [head_section(summary), claims_section(summary), figure_section(summary, png)]
+    sections += [settings_section(summary), trials_section(summary)]
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{CONTENT_POLICY}">
 <title>{escape(str(summary["title"]))}</title>
 <style>
 {_asset("report.css")}</style>
@@ -203,7 +206,7 @@ def page(summary: Mapping[str, Any], *, picture: bytes | None = None) -> str:
 <main>
 {"".join(sections)}</main>
 <script>{_plotly()}</script>
-<script type="application/json" id="panels">{_inline(figures(summary))}</script>
+<script type="application/json" id="panels">{_inline(plotly_figures(summary))}</script>
 <script>
 {_asset("report.js")}</script>
 </body>
@@ -213,7 +216,7 @@ def page(summary: Mapping[str, Any], *, picture: bytes | None = None) -> str:
 
 def _asset(name: str) -> str:
     """The style sheet or the script: both become part of the page, which loads nothing."""
-    return (ASSETS / name).read_text(encoding="utf-8")
+    return (ASSETS_FOLDER / name).read_text(encoding="utf-8")
 
 
 def _plotly() -> str:

@@ -19,29 +19,31 @@ from matplotlib.colors import Normalize
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, StrMethodFormatter
 
 from extremal.report.panel_style import (
-    CYCLE,
-    DASHES,
-    GREY,
-    GRID,
-    INK,
-    MARKERS,
-    MOST_MARKED,
+    CURVE_COLOURS,
+    CURVE_MARKERS,
+    GREY_COLOUR,
+    GRID_COLOUR,
+    INK_COLOUR,
+    LINE_DASHES,
+    MOST_MARKED_POINTS,
     Panel,
     diverging,
     fences,
     has_band,
+    literal_text,
     marks_of,
     missing_reason,
     mosaic,
     numbers,
     picture_rows,
-    places,
-    plain,
     wrapped,
+    x_values,
 )
 
-_GAP = 0.16  # between the points of two series at one name; names are 1 apart
-_EM = 0.6  # of a letter of a tick label, at most, in its size of 8 points
+# The gap between the points of two series at one name, where names are 1 apart.
+LARGEST_SERIES_GAP = 0.16
+# The width of a letter of a tick label, at most, in its size of 8 points.
+LETTER_WIDTH_EM = 0.6
 
 
 def draw_points(axes: Axes, panel: Panel, colours: Sequence[str], width: float) -> int:
@@ -53,7 +55,7 @@ def draw_points(axes: Axes, panel: Panel, colours: Sequence[str], width: float) 
         axes.set_yscale("log", nonpositive="mask")
     names = list(dict.fromkeys(str(name) for series in panel["series"] for name in series["x"]))
     count = len(panel["series"])
-    gap = min(_GAP, 0.7 / max(count, 1))
+    gap = min(LARGEST_SERIES_GAP, 0.7 / max(count, 1))
     for index, (series, colour) in enumerate(zip(panel["series"], colours, strict=True)):
         shift = gap * (index - (count - 1) / 2)
         x = [names.index(str(name)) + shift for name in series["x"]]
@@ -65,21 +67,21 @@ def draw_points(axes: Axes, panel: Panel, colours: Sequence[str], width: float) 
             numbers(series["y"]),
             linestyle="none",
             color=colour,
-            marker=MARKERS[index % len(MARKERS)],
+            marker=CURVE_MARKERS[index % len(CURVE_MARKERS)],
             markersize=5.0,
             markerfacecolor=colour if series["style"] == "solid" else "white",
-            label=plain(series["label"]),
+            label=literal_text(series["label"]),
             zorder=3,
         )
     _name(axes, names, width)
-    axes.set_xlabel(plain(panel["xlabel"]))
-    axes.set_ylabel(plain(panel["ylabel"]))
+    axes.set_xlabel(literal_text(panel["xlabel"]))
+    axes.set_ylabel(literal_text(panel["ylabel"]))
     return 0
 
 
 def _name(axes: Axes, names: Sequence[str], width: float) -> None:
     """Write the names below the axes, broken into lines that do not touch, or else slanted."""
-    letters = max(1, int(width * 72 / max(len(names), 1) / (_EM * 8.0)) - 1)
+    letters = max(1, int(width * 72 / max(len(names), 1) / (LETTER_WIDTH_EM * 8.0)) - 1)
     lines = [textwrap.wrap(name, letters, break_long_words=False) or [""] for name in names]
     shown = ["\n".join(parts) for parts in lines]
     slant: dict[str, Any] = {}
@@ -87,11 +89,12 @@ def _name(axes: Axes, names: Sequence[str], width: float) -> None:
         shown, slant = list(names), {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     axes.grid(False, axis="x")
     axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.set_xticks(range(len(names)), list(map(plain, shown)), **slant)
+    axes.set_xticks(range(len(names)), list(map(literal_text, shown)), **slant)
     axes.tick_params(axis="x", length=0)
 
 
-MARK_SIZE = 7.5  # points, of a mark's label
+# The size of the label of a mark.
+MARK_LABEL_POINTS = 7.5
 
 
 def draw_line(axes: Axes, panel: Panel, colours: Sequence[str], width: float) -> int:
@@ -106,7 +109,7 @@ def draw_line(axes: Axes, panel: Panel, colours: Sequence[str], width: float) ->
     if "y" in panel["log"]:
         axes.set_yscale("log", nonpositive="mask")
     for index, (series, colour) in enumerate(zip(panel["series"], colours, strict=True)):
-        _curve(axes, series, colour, MARKERS[index % len(MARKERS)])
+        _curve(axes, series, colour, CURVE_MARKERS[index % len(CURVE_MARKERS)])
     _label(axes, panel)
     axes.margins(x=0.03)
     for axis in (axes.xaxis, axes.yaxis):
@@ -115,7 +118,7 @@ def draw_line(axes: Axes, panel: Panel, colours: Sequence[str], width: float) ->
 
 
 def _curve(axes: Axes, series: Mapping[str, Any], colour: str, marker: str) -> None:
-    x, y = places(series["x"]), numbers(series["y"])
+    x, y = x_values(series["x"]), numbers(series["y"])
     if has_band(series):
         low, high = numbers(series["low"]), numbers(series["high"])
         axes.fill_between(x, low, high, color=colour, alpha=0.2, linewidth=0, zorder=2)
@@ -123,11 +126,11 @@ def _curve(axes: Axes, series: Mapping[str, Any], colour: str, marker: str) -> N
         x,
         y,
         color=colour,
-        linestyle=DASHES[series["style"]],
-        marker=marker if len(x) <= MOST_MARKED else None,
+        linestyle=LINE_DASHES[series["style"]],
+        marker=marker if len(x) <= MOST_MARKED_POINTS else None,
         markeredgecolor="white",
         markeredgewidth=0.4,
-        label=plain(series["label"]),
+        label=literal_text(series["label"]),
         zorder=3,
     )
 
@@ -135,19 +138,19 @@ def _curve(axes: Axes, series: Mapping[str, Any], colour: str, marker: str) -> N
 def _marks(axes: Axes, marks: Sequence[Mapping[str, Any]], width: float) -> int:
     """Draw the marks, with labels above the frame, where neither curve nor legend can be."""
     for mark in marks:
-        axes.axvline(mark["at"], color=INK, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1.5)
+        axes.axvline(mark["at"], color=INK_COLOUR, linestyle=(0, (4, 3)), linewidth=0.9, zorder=1.5)
     spots = [_place(axes, mark["at"]) for mark in marks]
     rows = _label_rows([str(mark["label"]) for mark in marks], spots, width)
     for mark, place, row in zip(marks, spots, rows, strict=True):
         axes.annotate(
-            plain(mark["label"]),
+            literal_text(mark["label"]),
             (place, 1.0),
             xycoords="axes fraction",
-            xytext=(0, 2 + row * (MARK_SIZE + 2.5)),
+            xytext=(0, 2 + row * (MARK_LABEL_POINTS + 2.5)),
             textcoords="offset points",
             ha="left" if place < 0.15 else "right" if place > 0.85 else "center",
             va="bottom",
-            fontsize=MARK_SIZE,
+            fontsize=MARK_LABEL_POINTS,
             annotation_clip=False,
         )
     return max(rows, default=-1) + 1
@@ -175,7 +178,7 @@ def _label_rows(labels: Sequence[str], spots: Sequence[float], width: float) -> 
     ends: list[list[tuple[float, float]]] = []
     rows = [0] * len(labels)
     for k in sorted(range(len(labels)), key=lambda k: spots[k]):
-        half = 0.5 * (len(labels[k]) + 1.5) * 0.58 * MARK_SIZE / 72 / width
+        half = 0.5 * (len(labels[k]) + 1.5) * 0.58 * MARK_LABEL_POINTS / 72 / width
         centre = min(max(spots[k], half), 1 - half)
         free = (all(abs(centre - other) >= half + space for other, space in row) for row in ends)
         rows[k] = next((number for number, good in enumerate(free) if good), len(ends))
@@ -190,13 +193,17 @@ def draw_bars(axes: Axes, panel: Panel) -> int:
     heights = numbers(panel["y"])
     few = len(heights) <= 40
     axes.bar(
-        range(1, len(heights) + 1), heights, width=0.8 if few else 1.0, color=CYCLE[0], linewidth=0
+        range(1, len(heights) + 1),
+        heights,
+        width=0.8 if few else 1.0,
+        color=CURVE_COLOURS[0],
+        linewidth=0,
     )
     axes.set_xlim(0.4, len(heights) + 0.6)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(False, axis="x")
     if any(height < 0 for height in heights):
-        axes.axhline(0.0, color=INK, linewidth=0.7)
+        axes.axhline(0.0, color=INK_COLOUR, linewidth=0.7)
     _label(axes, panel)
     return 0
 
@@ -228,9 +235,9 @@ def draw_heat(axes: Axes, panel: Panel, width: float) -> int:
     bar.outline.set_linewidth(0.5)
     _column_ticks(axes, panel["columns"], columns, width)
     if panel.get("rows") is not None:
-        axes.set_yticks(range(1, rows + 1), [plain(name) for name in panel["rows"]])
+        axes.set_yticks(range(1, rows + 1), [literal_text(name) for name in panel["rows"]])
     for (left, top), (right, bottom) in fences(panel):
-        axes.plot((left, right), (top, bottom), color=INK, linewidth=1.8, clip_on=False)
+        axes.plot((left, right), (top, bottom), color=INK_COLOUR, linewidth=1.8, clip_on=False)
     _label(axes, panel)
     return 0
 
@@ -245,7 +252,7 @@ def _column_ticks(axes: Axes, names: Sequence[Any] | None, count: int, width: fl
     slant: dict[str, Any] = (
         {} if flat else {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
     )
-    shown = [plain(name) for name in names[::step]]
+    shown = [literal_text(name) for name in names[::step]]
     axes.set_xticks(range(1, count + 1, step), shown, **slant)
 
 
@@ -266,7 +273,7 @@ def draw_missing(axes: Axes, panel: Panel, width: float) -> int:
     axes.set_xticks([])
     axes.set_yticks([])
     for spine in axes.spines.values():
-        spine.set(visible=True, color=GRID, linestyle="--")
+        spine.set(visible=True, color=GRID_COLOUR, linestyle="--")
     axes.text(
         0.5,
         0.5,
@@ -274,11 +281,11 @@ def draw_missing(axes: Axes, panel: Panel, width: float) -> int:
         transform=axes.transAxes,
         ha="center",
         va="center",
-        color=GREY,
+        color=GREY_COLOUR,
     )
     return 0
 
 
 def _label(axes: Axes, panel: Panel) -> None:
-    axes.set_xlabel(plain(panel["xlabel"]))
-    axes.set_ylabel(plain(panel["ylabel"]))
+    axes.set_xlabel(literal_text(panel["xlabel"]))
+    axes.set_ylabel(literal_text(panel["ylabel"]))

@@ -17,10 +17,13 @@ from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import NDArray
 
-from extremal.report.panel_style import CLOUDS, GREY, INK, Panel, plain
+from extremal.report.panel_style import CLOUD_COLOURS, GREY_COLOUR, INK_COLOUR, Panel, literal_text
 
-ELEVATION, AZIMUTH = 24.0, 38.0  # from the octant where all coordinates are positive
-DENSE = 150  # more points than this are drawn smaller and lighter
+# The view is from the octant where all coordinates are positive.
+VIEW_ELEVATION_DEGREES = 24.0
+VIEW_AZIMUTH_DEGREES = 38.0
+# More points than this are drawn smaller and lighter.
+DENSE_CLOUD_POINTS = 150
 
 
 def draw_scene(axes: Axes, panel: Panel) -> int:
@@ -28,7 +31,7 @@ def draw_scene(axes: Axes, panel: Panel) -> int:
     dim = int(panel["dim"])
     clouds = [(cloud, points_of(cloud, dim)) for cloud in panel["clouds"]]
     for cloud, points in clouds:
-        _DRAW[cloud["style"]](axes, cloud, points, CLOUDS[cloud["colour"]])
+        DRAW_BY_STYLE[cloud["style"]](axes, cloud, points, CLOUD_COLOURS[cloud["colour"]])
     low, high = limits([_reach(cloud, points) for cloud, points in clouds], dim)
     if isinstance(axes, Axes3D):
         set_space(axes, low, high)
@@ -58,14 +61,14 @@ def _reach(cloud: Mapping[str, Any], points: NDArray[np.float64]) -> NDArray[np.
 
 
 def _points(axes: Any, cloud: Mapping[str, Any], points: NDArray[Any], colour: str) -> None:
-    many = len(points) > DENSE
+    many = len(points) > DENSE_CLOUD_POINTS
     axes.scatter(
         *points.T,
         s=7 if many else 14,
         color=colour,
         alpha=0.6 if many else 0.85,
         linewidths=0,
-        label=plain(cloud["label"]),
+        label=literal_text(cloud["label"]),
         zorder=2,
     )
 
@@ -103,28 +106,29 @@ def _arrows(axes: Any, cloud: Mapping[str, Any], points: NDArray[Any], colour: s
 def _entry(axes: Any, cloud: Mapping[str, Any], colour: str, **look: Any) -> None:
     """A line that draws nothing and gives the legend its picture of the cloud."""
     nowhere: list[list[float]] = [[]] * (3 if isinstance(axes, Axes3D) else 2)
-    axes.plot(*nowhere, color=colour, markersize=3.0, label=plain(cloud["label"]), **look)
+    axes.plot(*nowhere, color=colour, markersize=3.0, label=literal_text(cloud["label"]), **look)
 
 
-_DRAW = {"points": _points, "rays": _rays, "arrows": _arrows}
+# What draws a cloud of each style.
+DRAW_BY_STYLE = {"points": _points, "rays": _rays, "arrows": _arrows}
 
 
 def _plane(axes: Axes, low: NDArray[Any], high: NDArray[Any]) -> None:
     axes.set_aspect("equal")
     axes.set_xlim(low[0], high[0])
     axes.set_ylim(low[1], high[1])
-    axes.axhline(0.0, color=GREY, linewidth=0.7, zorder=1)
-    axes.axvline(0.0, color=GREY, linewidth=0.7, zorder=1)
+    axes.axhline(0.0, color=GREY_COLOUR, linewidth=0.7, zorder=1)
+    axes.axvline(0.0, color=GREY_COLOUR, linewidth=0.7, zorder=1)
 
 
 def set_space(axes: Axes3D, low: NDArray[Any], high: NDArray[Any]) -> None:
     """Limits, the point of view, quiet panes and the origin of axes in space."""
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
     axes.set_box_aspect((1, 1, 1), zoom=1.18)
-    axes.view_init(elev=ELEVATION, azim=AZIMUTH)
+    axes.view_init(elev=VIEW_ELEVATION_DEGREES, azim=VIEW_AZIMUTH_DEGREES)
     for axis, prune in ((axes.xaxis, "upper"), (axes.yaxis, "upper"), (axes.zaxis, None)):
         axis.set_pane_color((0.98, 0.98, 0.98, 1.0))
-        axis.line.set_color(GREY)
+        axis.line.set_color(GREY_COLOUR)
         axis.set_major_locator(MaxNLocator(nbins=4, prune=prune))
-        axis.set_tick_params(labelsize=7, pad=-2, labelcolor=INK)
-    axes.scatter(0.0, 0.0, 0.0, s=12, color=INK, zorder=5)
+        axis.set_tick_params(labelsize=7, pad=-2, labelcolor=INK_COLOUR)
+    axes.scatter(0.0, 0.0, 0.0, s=12, color=INK_COLOUR, zorder=5)

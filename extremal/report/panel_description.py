@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from extremal.report.panel_style import Panel, marks_of, missing_reason, numbers, places
+from extremal.report.panel_style import Panel, marks_of, missing_reason, numbers, x_values
 from extremal.report.verdict_table import number
 
-NAMED = 12  # curves; more are only counted
+# Curves that are described one by one; more are only counted.
+MOST_NAMED_CURVES = 12
 
 
 def describe(panel: Panel) -> str:
@@ -29,8 +30,8 @@ def _line(panel: Panel) -> str:
         return _points(panel)
     series = panel["series"]
     text = f"Line chart of {panel['ylabel']} against {panel['xlabel']}, {_count(series, 'curve')}."
-    for curve in series[:NAMED]:
-        x = [place if isinstance(place, str) else number(place) for place in places(curve["x"])]
+    for curve in series[:MOST_NAMED_CURVES]:
+        x = [place if isinstance(place, str) else number(place) for place in x_values(curve["x"])]
         y = numbers(curve["y"])
         drawn = [k for k, value in enumerate(y) if not math.isnan(value)]
         if drawn:
@@ -44,7 +45,7 @@ def _line(panel: Panel) -> str:
 
 def _points(panel: Panel) -> str:
     text = f"Points of {panel['ylabel']} by name, {_count(panel['series'], 'kind')}."
-    for one in panel["series"][:NAMED]:
+    for one in panel["series"][:MOST_NAMED_CURVES]:
         values = zip(one["x"], one["y"], strict=True)
         text += f" {one['label']}: {', '.join(f'{number(y)} for {x}' for x, y in values)}."
     return text

@@ -21,45 +21,61 @@ from matplotlib.colors import LinearSegmentedColormap, to_hex
 
 Panel = Mapping[str, Any]
 
-INK = "#222222"
-GREY = "#7a7a7a"
-GRID = "#e3e3e3"
-CYCLE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", GREY)
-MORE = ("#7b3fc4", "#8c564b", "#9a9a00", "#d6246e", "#ef8a80", "#1f4e9e", "#4caf50")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-CLOUDS = {"positive": "#0072b2", "negative": "#d55e00", "neutral": GREY, "accent": "#009e73"}
-DIVERGING = ("#8c2d04", "#d55e00", "#f0a868", "#f7f7f7", "#86bfe0", "#0072b2", "#08406b")
-DASHES = {"solid": "-", "dashed": "--", "dotted": ":"}
-MOST_MARKED = 25  # points on a curve; with more, markers would hide it
+# The colour of text, axes and marks.
+INK_COLOUR = "#222222"
+# The colour of what stays behind, such as reference lines.
+GREY_COLOUR = "#7a7a7a"
+# The colour of grid lines and frames.
+GRID_COLOUR = "#e3e3e3"
+# Colours of curves in their order: those of Okabe and Ito, and grey.
+CURVE_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", GREY_COLOUR)
+# Colours of curves for panels with more of them.
+EXTRA_CURVE_COLOURS = ("#7b3fc4", "#8c564b", "#9a9a00", "#d6246e", "#ef8a80", "#1f4e9e", "#4caf50")
+# Markers of curves in their order.
+CURVE_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Colours of the clouds of a scene, by what a cloud stands for.
+CLOUD_COLOURS = {
+    "positive": "#0072b2",
+    "negative": "#d55e00",
+    "neutral": GREY_COLOUR,
+    "accent": "#009e73",
+}
+# Colours from below zero, vermilion, through white to above zero, blue.
+DIVERGING_COLOURS = ("#8c2d04", "#d55e00", "#f0a868", "#f7f7f7", "#86bfe0", "#0072b2", "#08406b")
+# How matplotlib writes the style of a line.
+LINE_DASHES = {"solid": "-", "dashed": "--", "dotted": ":"}
+# Points of a curve that have markers; with more, markers would hide it.
+MOST_MARKED_POINTS = 25
 
-RC: Any = {
+# Settings of matplotlib for every figure.
+MATPLOTLIB_SETTINGS: Any = {
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 9.0,
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",
     "axes.labelsize": 9.0,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
+    "axes.edgecolor": INK_COLOUR,
+    "axes.labelcolor": INK_COLOUR,
     "axes.linewidth": 0.7,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.unicode_minus": True,
-    "grid.color": GRID,
+    "grid.color": GRID_COLOUR,
     "grid.linewidth": 0.6,
     "lines.linewidth": 1.5,
     "lines.markersize": 3.8,
     "xtick.labelsize": 8.0,
     "ytick.labelsize": 8.0,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
+    "xtick.color": INK_COLOUR,
+    "ytick.color": INK_COLOUR,
+    "text.color": INK_COLOUR,
     "legend.fontsize": 8.0,
     "legend.frameon": True,
     "legend.framealpha": 0.9,
-    "legend.edgecolor": GRID,
+    "legend.edgecolor": GRID_COLOUR,
     "legend.fancybox": False,
     "legend.handlelength": 2.4,
     "figure.facecolor": "white",
@@ -81,7 +97,7 @@ def letter(index: int) -> str:
     return (letter(first - 1) if first else "") + chr(ord("a") + last)
 
 
-def plain(text: object) -> str:
+def literal_text(text: object) -> str:
     """Text that matplotlib sets as it stands, dollar signs included."""
     return str(text).replace("$", r"\$")
 
@@ -89,7 +105,7 @@ def plain(text: object) -> str:
 def wrapped(text: object, inches: float, points: float) -> str:
     """Plain text broken into lines that fit a width, at about 0.56 em a character."""
     width = max(12, int(inches * 72 / (0.56 * points)))
-    return plain(textwrap.fill(str(text), width))
+    return literal_text(textwrap.fill(str(text), width))
 
 
 def numbers(values: Iterable[Any] | None) -> list[float]:
@@ -103,7 +119,7 @@ def numbers(values: Iterable[Any] | None) -> list[float]:
     return [value if math.isfinite(value) else math.nan for value in floats]
 
 
-def places(values: Sequence[Any]) -> list[float] | list[str]:
+def x_values(values: Sequence[Any]) -> list[float] | list[str]:
     """Values of x: numbers, or names if one of them is no number."""
     if all(value is None or isinstance(value, int | float) for value in values):
         return numbers(values)
@@ -189,7 +205,7 @@ def headings(panels: Sequence[Panel]) -> list[str]:
     return [f"({letter(k)}) {panel['title']}".rstrip() for k, panel in enumerate(panels)]
 
 
-def colours(panels: Sequence[Panel]) -> list[list[str]]:
+def curve_colours(panels: Sequence[Panel]) -> list[list[str]]:
     """One colour a curve, for each panel; empty for panels without curves.
 
     Curves of one thing have one colour in all panels while the colours suffice, and differ by
@@ -219,8 +235,12 @@ def _things(series: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _panel_colours(own: Sequence[str], known: Sequence[str]) -> list[str]:
     distinct = list(dict.fromkeys(own))
-    palette = CYCLE if len(distinct) <= len(CYCLE) else CYCLE + MORE
-    if len(distinct) > len(palette) or (palette != CYCLE and _ordered(distinct)):
+    palette = (
+        CURVE_COLOURS
+        if len(distinct) <= len(CURVE_COLOURS)
+        else CURVE_COLOURS + EXTRA_CURVE_COLOURS
+    )
+    if len(distinct) > len(palette) or (palette != CURVE_COLOURS and _ordered(distinct)):
         shades = matplotlib.colormaps["viridis"]
         last = len(distinct) - 1
         return [to_hex(shades(0.9 * distinct.index(key) / last)) for key in own]
@@ -237,7 +257,7 @@ def _ordered(things: Sequence[str]) -> bool:
 
 def diverging() -> LinearSegmentedColormap:
     """Vermilion below zero, white at zero, blue above: the scenes' colours of the two signs."""
-    return LinearSegmentedColormap.from_list("signs", DIVERGING, N=257)
+    return LinearSegmentedColormap.from_list("signs", DIVERGING_COLOURS, N=257)
 
 
 def missing_reason(panel: Panel) -> str:

@@ -16,14 +16,14 @@ import numpy as np
 
 from extremal.report.matplotlib_scenes import points_of
 from extremal.report.panel_style import (
-    CLOUDS,
-    CYCLE,
-    DIVERGING,
-    GREY,
-    INK,
-    MOST_MARKED,
+    CLOUD_COLOURS,
+    CURVE_COLOURS,
+    DIVERGING_COLOURS,
+    GREY_COLOUR,
+    INK_COLOUR,
+    MOST_MARKED_POINTS,
     Panel,
-    colours,
+    curve_colours,
     fences,
     has_band,
     marks_of,
@@ -32,14 +32,14 @@ from extremal.report.panel_style import (
     numbers,
     panels_of,
     picture_rows,
-    places,
+    x_values,
 )
 
 
 def cloud_traces(cloud: Mapping[str, Any], dim: int) -> list[dict[str, Any]]:
     """The plotly traces of one cloud: points, rays with dots at their ends, or arrows."""
     points = points_of(cloud, dim)
-    colour = CLOUDS[cloud["colour"]]
+    colour = CLOUD_COLOURS[cloud["colour"]]
     small, wide = (2.5, 7) if dim == 3 else (5, 4)
     trace: dict[str, Any] = {
         "type": "scatter3d" if dim == 3 else "scatter",
@@ -96,21 +96,26 @@ def _segments(starts: Any, ends: Any) -> dict[str, list[float | None]]:
 
 
 Figure = dict[str, Any]
-LEGEND = {
+# A legend that stands below a panel.
+LEGEND_BELOW = {
     "orientation": "h",
     "yref": "container",
     "y": 0,
     "yanchor": "bottom",
     "itemsizing": "constant",
 }
-DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
-SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+# How plotly writes the style of a line.
+PLOTLY_DASHES = {"solid": "solid", "dashed": "dash", "dotted": "dot"}
+# Symbols of curves in their order, as like matplotlib's as plotly has them.
+PLOTLY_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 
 
-def figures(summary: Mapping[str, Any]) -> list[Figure]:
+def plotly_figures(summary: Mapping[str, Any]) -> list[Figure]:
     """One plotly figure for each panel of a summary."""
     panels = panels_of(summary)
-    return [_figure(panel, shades) for panel, shades in zip(panels, colours(panels), strict=True)]
+    return [
+        _figure(panel, shades) for panel, shades in zip(panels, curve_colours(panels), strict=True)
+    ]
 
 
 def _figure(panel: Panel, shades: Sequence[str]) -> Figure:
@@ -127,7 +132,7 @@ def _line(panel: Panel, shades: Sequence[str]) -> Figure:
     for index, (series, colour) in enumerate(zip(panel["series"], shades, strict=True)):
         if joined and has_band(series):
             data += _band(series, colour)
-        curve = _curve(series, colour, SYMBOLS[index % len(SYMBOLS)])
+        curve = _curve(series, colour, PLOTLY_SYMBOLS[index % len(PLOTLY_SYMBOLS)])
         data.append(curve if joined else curve | _points(series, colour))
     layout = _axes(panel)
     if not joined:
@@ -143,7 +148,7 @@ def _line(panel: Panel, shades: Sequence[str]) -> Figure:
 
 def _decades(panel: Panel, letter: str) -> dict[str, Any]:
     """Ticks at 0.02, 0.05, 0.1 ... on an axis of few decades, and at powers of ten on others."""
-    lists = [places(series[letter]) for series in panel["series"]]
+    lists = [x_values(series[letter]) for series in panel["series"]]
     values = [v for values in lists for v in values if isinstance(v, float) and v > 0]
     if not values or max(values) / min(values) > 300:
         return {"dtick": 1, "exponentformat": "power"}
@@ -160,8 +165,8 @@ def _curve(series: Mapping[str, Any], colour: str, symbol: str) -> dict[str, Any
         "legendgroup": series["label"],
         "x": _places(series["x"]),
         "y": _json(series["y"]),
-        "mode": "lines+markers" if count <= MOST_MARKED else "lines",
-        "line": {"color": colour, "dash": DASHES[series["style"]], "width": 2},
+        "mode": "lines+markers" if count <= MOST_MARKED_POINTS else "lines",
+        "line": {"color": colour, "dash": PLOTLY_DASHES[series["style"]], "width": 2},
         "marker": {"symbol": symbol, "size": 6},
         "showlegend": bool(series["label"]),
     }
@@ -199,7 +204,7 @@ def _band(series: Mapping[str, Any], colour: str) -> list[dict[str, Any]]:
 
 def _mark_line(mark: Mapping[str, Any]) -> dict[str, Any]:
     ends = {"x0": mark["at"], "x1": mark["at"], "y0": 0, "y1": 1}
-    look = {"color": GREY, "dash": "dash", "width": 1.5}
+    look = {"color": GREY_COLOUR, "dash": "dash", "width": 1.5}
     return {"type": "line", "xref": "x", "yref": "paper", **ends, "line": look}
 
 
@@ -223,8 +228,8 @@ def _mark_labels(marks: Sequence[Mapping[str, Any]], logarithmic: bool) -> list[
 
 def _bars(panel: Panel) -> Figure:
     heights = _json(panel["y"])
-    places = list(range(1, len(heights) + 1))
-    bar = {"type": "bar", "x": places, "y": heights, "marker": {"color": CYCLE[0]}}
+    x_values = list(range(1, len(heights) + 1))
+    bar = {"type": "bar", "x": x_values, "y": heights, "marker": {"color": CURVE_COLOURS[0]}}
     layout = _axes(panel)
     layout["bargap"] = 0.2 if len(heights) <= 40 else 0.0
     return {"data": [{**bar, "showlegend": False}], "layout": layout}
@@ -233,7 +238,7 @@ def _bars(panel: Panel) -> Figure:
 def _heat(panel: Panel) -> Figure:
     low, high = float(panel["low"]), float(panel["high"])
     reach = max(abs(low), abs(high))
-    steps = len(DIVERGING) - 1
+    steps = len(DIVERGING_COLOURS) - 1
     z = [_json(row) for row in panel["z"]]
     count = len(z[0]) if z else 0
     heat = {
@@ -243,7 +248,7 @@ def _heat(panel: Panel) -> Figure:
         "y": list(range(1, len(z) + 1)),
         "zmin": -reach,
         "zmax": reach,
-        "colorscale": [[k / steps, colour] for k, colour in enumerate(DIVERGING)],
+        "colorscale": [[k / steps, colour] for k, colour in enumerate(DIVERGING_COLOURS)],
         "colorbar": {"thickness": 12, "tickvals": sorted({low, 0.0, high}), "outlinewidth": 0},
     }
     layout = _axes(panel)
@@ -257,7 +262,7 @@ def _heat(panel: Panel) -> Figure:
     if panel.get("rows") is not None:
         labels = [escape(str(name)) for name in panel["rows"]]
         layout["yaxis"] |= {"tickvals": heat["y"], "ticktext": labels}
-    pen = {"color": INK, "width": 2}
+    pen = {"color": INK_COLOUR, "width": 2}
     layout["shapes"] = [
         {"type": "line", "x0": x0, "y0": y0, "x1": x1, "y1": y1, "line": pen}
         for (x0, y0), (x1, y1) in fences(panel)
@@ -308,13 +313,13 @@ def _axes(panel: Panel) -> dict[str, Any]:
         "xaxis": {**axis, "title": {"text": escape(panel["xlabel"])}},
         "yaxis": {**axis, "title": {"text": escape(panel["ylabel"])}},
         "margin": {"l": 50, "r": 12, "t": 14, "b": 44},
-        "legend": dict(LEGEND),
+        "legend": dict(LEGEND_BELOW),
         "hovermode": "closest",
     }
 
 
 def _places(values: Sequence[Any]) -> list[Any]:
-    found = places(values)
+    found = x_values(values)
     return [escape(place) if isinstance(place, str) else _null(place) for place in found]
 
 

@@ -24,12 +24,25 @@ from extremal._check import require
 from extremal._files import write_whole
 from extremal.data.pictures import as_picture
 from extremal.evaluate import Robustness
-from extremal.report.figure import HEIGHTS, WIDTHS, draw, figure_bytes, fit, lay_out
+from extremal.report.figure import (
+    AXES_HEIGHTS_INCHES,
+    PANEL_WIDTHS_INCHES,
+    draw,
+    figure_bytes,
+    fit_height,
+    lay_out,
+)
 from extremal.report.matplotlib_panels import plain_decades
-from extremal.report.panel_style import CYCLE, GREY, RC, plain
+from extremal.report.panel_style import (
+    CURVE_COLOURS,
+    GREY_COLOUR,
+    MATPLOTLIB_SETTINGS,
+    literal_text,
+)
 from extremal.train import Trajectory
 
-_ROOM = 1.05  # the axis ends this much beyond the largest radius
+# The axis ends this many times the largest radius, so that the last step is seen.
+AXIS_END_OVER_LARGEST_RADIUS = 1.05
 
 
 def draw_robustness(result: Robustness, marks: Mapping[str, float] | None = None) -> Figure:
@@ -43,17 +56,17 @@ def draw_robustness(result: Robustness, marks: Mapping[str, float] | None = None
     named = {name: _check.number("marks", at, minimum=0.0) for name, at in (marks or {}).items()}
     radii = _radii(result, named)
     curve = result.curve(radii.tolist())
-    with matplotlib.rc_context(RC):
-        figure, (place,) = lay_out(1, 1, WIDTHS[1], [HEIGHTS[1]])
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
+        figure, (place,) = lay_out(1, 1, PANEL_WIDTHS_INCHES[1], [AXES_HEIGHTS_INCHES[1]])
         axes = figure.add_subplot(place)
         at, high = radii.numpy(), curve.attacked.numpy()
         if result.certified:
             low = curve.certified.numpy()
-            axes.fill_between(at, low, high, color=CYCLE[0], alpha=0.2, linewidth=0.0)
-            axes.plot(at, low, color=CYCLE[0], label="certified")
-        axes.plot(at, high, color=CYCLE[1], linestyle="--", label="attacked")
+            axes.fill_between(at, low, high, color=CURVE_COLOURS[0], alpha=0.2, linewidth=0.0)
+            axes.plot(at, low, color=CURVE_COLOURS[0], label="certified")
+        axes.plot(at, high, color=CURVE_COLOURS[1], linestyle="--", label="attacked")
         _dress(axes, result, float(radii[-1]), named)
-        fit(figure, [HEIGHTS[1]])
+        fit_height(figure, [AXES_HEIGHTS_INCHES[1]])
     return figure
 
 
@@ -74,17 +87,17 @@ def _radii(result: Robustness, named: Mapping[str, float]) -> Tensor:
     after = torch.nextafter(steps, torch.tensor(torch.inf, dtype=torch.float64))
     before = torch.nextafter(steps, torch.zeros_like(steps))
     top = max([float(steps.max()), *named.values()]) or 1.0
-    ends = torch.tensor([_ROOM * top], dtype=torch.float64)
+    ends = torch.tensor([AXIS_END_OVER_LARGEST_RADIUS * top], dtype=torch.float64)
     radii: Tensor = torch.cat([steps, after, before, ends]).unique()
     return radii
 
 
 def _dress(axes: Axes, result: Robustness, last: float, named: Mapping[str, float]) -> None:
     for name, at in named.items():
-        axes.axvline(at, color=GREY, linestyle=":", linewidth=1.0)
+        axes.axvline(at, color=GREY_COLOUR, linestyle=":", linewidth=1.0)
         left = at > 0.6 * last
         axes.annotate(
-            plain(name),
+            literal_text(name),
             (at, 1.0),
             xycoords=("data", "axes fraction"),
             xytext=(-3 if left else 3, -3),
@@ -92,7 +105,7 @@ def _dress(axes: Axes, result: Robustness, last: float, named: Mapping[str, floa
             ha="right" if left else "left",
             va="top",
             fontsize=8.0,
-            color=GREY,
+            color=GREY_COLOUR,
         )
     axes.set_xlim(0.0, last)
     axes.set_ylim(-0.02, 1.02)
@@ -102,8 +115,10 @@ def _dress(axes: Axes, result: Robustness, last: float, named: Mapping[str, floa
     axes.legend(loc="lower left")
 
 
-_INCHES = 1.1  # of a picture
-_ACROSS = 4  # pairs in a row
+# The side of an image.
+PICTURE_INCHES = 1.1
+# Pairs of images that stand side by side.
+PAIRS_IN_A_ROW = 4
 
 
 def draw_pairs(one: Tensor, two: Tensor, titles: Sequence[tuple[str, str]]) -> Figure:
@@ -112,10 +127,10 @@ def draw_pairs(one: Tensor, two: Tensor, titles: Sequence[tuple[str, str]]) -> F
     _check.matrix("two", two, columns=one.shape[1])
     same = len(one) == len(two) == len(titles)
     _check.require(same, "titles", f"be a pair for each of {len(one)} pairs", len(titles))
-    across = min(_ACROSS, len(one))
+    across = min(PAIRS_IN_A_ROW, len(one))
     rows = -(-len(one) // across)
-    with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(2 * across * _INCHES, rows * (_INCHES + 0.25)))
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
+        figure = Figure(figsize=(2 * across * PICTURE_INCHES, rows * (PICTURE_INCHES + 0.25)))
         for k, (left, right, names) in enumerate(zip(one, two, titles, strict=True)):
             for turn, (x, name) in enumerate(((left, names[0]), (right, names[1]))):
                 axes = figure.add_subplot(rows, 2 * across, 2 * k + turn + 1)
@@ -123,7 +138,7 @@ def draw_pairs(one: Tensor, two: Tensor, titles: Sequence[tuple[str, str]]) -> F
                 gray = picture.shape[2] == 1
                 shown = picture[:, :, 0] if gray else picture
                 axes.imshow(shown, cmap="gray" if gray else None, vmin=0.0, vmax=1.0, aspect="auto")
-                axes.set_title(plain(name), fontsize=7.0)
+                axes.set_title(literal_text(name), fontsize=7.0)
                 axes.set_axis_off()
         figure.tight_layout(pad=0.4)
     return figure
@@ -137,8 +152,10 @@ def save_pairs(
     return Path(path)
 
 
-MOST_LINES = 300  # of a vector's entries; more are thinned evenly, and the title says so
-FIRST = ("loss", "accuracy")
+# Lines of a vector's entries; more are thinned evenly, and the title says so.
+MOST_LINES = 300
+# Recorded values that are drawn before the others.
+FIRST_VALUES = ("loss", "accuracy")
 
 
 @singledispatch
@@ -170,20 +187,21 @@ def _plot_trajectory(result: Trajectory) -> Figure:
     require(len(result.times) > 0, "trajectory", "have recorded times", "none")
     values = {name: _lines(name, value, len(result.times)) for name, value in _sorted(result)}
     columns = min(3, len(values))
-    width, height = WIDTHS.get(columns, 3.5), HEIGHTS.get(columns, 2.05)
+    width, height = PANEL_WIDTHS_INCHES.get(columns, 3.5), AXES_HEIGHTS_INCHES.get(columns, 2.05)
     heights = [height] * math.ceil(len(values) / columns)
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure, places = lay_out(len(values), columns, width, heights)
         for place, (name, lines) in zip(places, values.items(), strict=True):
             _draw_value(figure.add_subplot(place), name, result.times.double().cpu(), lines)
-        fit(figure, heights)
+        fit_height(figure, heights)
     return figure
 
 
 def _sorted(result: Trajectory) -> list[tuple[str, Tensor]]:
     """Loss and accuracy first, then the others as they were recorded."""
     return sorted(
-        result.values.items(), key=lambda item: FIRST.index(item[0]) if item[0] in FIRST else 2
+        result.values.items(),
+        key=lambda item: FIRST_VALUES.index(item[0]) if item[0] in FIRST_VALUES else 2,
     )
 
 
@@ -208,7 +226,7 @@ def _draw_value(axes: Axes, name: str, times: Tensor, lines: Tensor) -> None:
         axes.set_yscale("log", nonpositive="mask")
     if lines.shape[1] == 1:
         marker = "o" if len(times) == 1 else None
-        axes.plot(times.numpy(), lines[:, 0].numpy(), color=CYCLE[0], marker=marker)
+        axes.plot(times.numpy(), lines[:, 0].numpy(), color=CURVE_COLOURS[0], marker=marker)
     else:
         _draw_many(axes, times, lines)
     if name == "accuracy":
@@ -216,13 +234,17 @@ def _draw_value(axes: Axes, name: str, times: Tensor, lines: Tensor) -> None:
     for axis in (axes.xaxis, axes.yaxis):
         plain_decades(axis)
     axes.set_xlabel("time")
-    axes.set_title(plain(name if total <= MOST_LINES else f"{name} ({MOST_LINES} of {total})"))
+    axes.set_title(
+        literal_text(name if total <= MOST_LINES else f"{name} ({MOST_LINES} of {total})")
+    )
 
 
 def _draw_many(axes: Axes, times: Tensor, lines: Tensor) -> None:
     segments = [torch.stack([times, line], dim=1).numpy() for line in lines.T]
     thin = max(0.4, 1.2 - lines.shape[1] / 100)
-    axes.add_collection(LineCollection(segments, colors=CYCLE[0], linewidths=thin, alpha=0.5))
+    axes.add_collection(
+        LineCollection(segments, colors=CURVE_COLOURS[0], linewidths=thin, alpha=0.5)
+    )
     axes.autoscale_view()
 
 

@@ -14,8 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 Row = Mapping[str, Any]
-SIGNS = {"near": "", "below": "≤ ", "above": "≥ ", "over": "> ", "reported": ""}
-REST = ("differs", "not run", "undefined")  # undefined: ours came out as no finite number
+# The sign before a published value, by the rule that ours is held against it with.
+RULE_SIGNS = {"near": "", "below": "≤ ", "above": "≥ ", "over": "> ", "reported": ""}
+# Verdicts that are counted beside agreement; undefined is where ours is no finite number.
+OTHER_VERDICTS = ("differs", "not run", "undefined")
 
 
 def number(value: float | None) -> str:
@@ -25,7 +27,7 @@ def number(value: float | None) -> str:
 
 def published(row: Row) -> str:
     """The published value, with the sign of the rule: 0.98, ≤ 0.1 or ≥ 0.7."""
-    return SIGNS[row["rule"]] + number(row["published"])
+    return RULE_SIGNS[row["rule"]] + number(row["published"])
 
 
 def tolerance(row: Row) -> str:
@@ -61,7 +63,9 @@ def tally(summary: Mapping[str, Any]) -> str:
     words = verdicts(summary)
     if not words:
         return "No published value to compare with at this scale."
-    rest = [f"{words.count(word)} {_plural(word, words)}" for word in REST if word in words]
+    rest = [
+        f"{words.count(word)} {_plural(word, words)}" for word in OTHER_VERDICTS if word in words
+    ]
     more = f" ({', '.join(rest)})" if rest else ""
     return f"{words.count('agrees')} of {len(words)} rows agree with the source{more}."
 
@@ -87,13 +91,15 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def command(summary: Mapping[str, Any]) -> str:
+def run_command(summary: Mapping[str, Any]) -> str:
     """The command that makes the results."""
     return f"extremal run {summary['experiment']} --scale {summary['scale']}"
 
 
-ONE_LINE = 24  # characters; where a value with its interval is longer, the interval goes below
-STYLES = {
+# Where a value with its interval is longer than this, the interval goes below it.
+ONE_LINE_CHARACTERS = 24
+# The look of a verdict in a terminal; it repeats what the word says.
+VERDICT_STYLES = {
     "agrees": "green",
     "differs": "bold red",
     "reported": "",
@@ -108,7 +114,7 @@ def rows_table(summary: Mapping[str, Any]) -> Table:
     Verdicts are words; colour only repeats them.
     """
     rows = summary["rows"]
-    short = all(len(f"{number(r['ours'])} {interval(r)}") <= ONE_LINE for r in rows)
+    short = all(len(f"{number(r['ours'])} {interval(r)}") <= ONE_LINE_CHARACTERS for r in rows)
     table = Table(
         title=Text(f"{summary['experiment']} ({summary['scale']})"),
         caption=Text(tally(summary)),
@@ -127,7 +133,7 @@ def rows_table(summary: Mapping[str, Any]) -> Table:
         ours = (" " if short else "\n").join(filter(None, (number(row["ours"]), interval(row))))
         word = verdict(row)
         cells = (str(row["quantity"]), published(row), ours, tolerance(row))
-        table.add_row(*map(Text, cells), Text(word, style=STYLES[word]))
+        table.add_row(*map(Text, cells), Text(word, style=VERDICT_STYLES[word]))
     return table
 
 

@@ -22,13 +22,22 @@ from typing import Any
 
 from torch import Tensor, nn
 
-WORKERS = min(max(os.cpu_count() or 2, 2), 8)  # a thread for each core, within reason
-WAITING = 128  # questions that may wait for a thread
-SECONDS = 20.0  # of computing that an answer may take,
-SLOWER = 6.0  # and times as many by the clock, where the machine has other things to do
-ANSWERS, BYTES = 128, 96_000_000  # that are kept
-_USERS = 1000  # whose last question is remembered
-_OBJECT = 1000  # bytes of a tensor or of a network without its numbers
+# Threads that compute answers: one for each core, within reason.
+WORKER_THREADS = min(max(os.cpu_count() or 2, 2), 8)
+# Questions that may wait for a thread.
+MOST_WAITING = 128
+# Seconds of computing that an answer may take.
+ANSWER_SECONDS = 20.0
+# Times as many seconds may pass by the clock, where the machine has other things to do.
+CLOCK_OVER_COMPUTING = 6.0
+# Answers that are kept.
+KEPT_ANSWERS = 128
+# Bytes of all answers that are kept.
+KEPT_BYTES = 96_000_000
+# People and places on their pages whose last question is remembered.
+REMEMBERED_ASKERS = 1000
+# Bytes of a tensor or of a network without its numbers, about.
+OBJECT_BYTES = 1000
 
 
 class Busy(ValueError):  # noqa: N818 - it is a state of the server, told to the user
@@ -51,7 +60,10 @@ class Deadline:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._cost, self._clock = time.thread_time() + seconds, time.monotonic() + SLOWER * seconds
+        self._cost, self._clock = (
+            time.thread_time() + seconds,
+            time.monotonic() + CLOCK_OVER_COMPUTING * seconds,
+        )
         self.given_up = threading.Event()
 
     def check(self, *_: object) -> None:
@@ -68,19 +80,19 @@ class Deadline:
 Work = Callable[[Deadline], Any]
 
 
-def weigh(value: object) -> int:
+def size_in_bytes(value: object) -> int:
     """About the bytes of a value: of tensors, of plain values, and of whatever is made of them."""
     if isinstance(value, Tensor):
-        return value.numel() * value.element_size() + _OBJECT
+        return value.numel() * value.element_size() + OBJECT_BYTES
     if isinstance(value, nn.Module):
-        return sum(map(weigh, value.state_dict().values())) + _OBJECT
+        return sum(map(size_in_bytes, value.state_dict().values())) + OBJECT_BYTES
     own = sys.getsizeof(value)
     if isinstance(value, Mapping):
-        return own + sum(weigh(part) for pair in value.items() for part in pair)
+        return own + sum(size_in_bytes(part) for pair in value.items() for part in pair)
     if isinstance(value, list | tuple | set | frozenset):
-        return own + sum(map(weigh, value))
+        return own + sum(map(size_in_bytes, value))
     made = hasattr(value, "__dict__") and not isinstance(value, type)
-    return own + weigh(vars(value)) if made else own
+    return own + size_in_bytes(vars(value)) if made else own
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +118,7 @@ def place_of(asker: object, place: str) -> tuple[str, str] | None:
     return (asker[:64], place) if isinstance(asker, str) else None
 
 
-class Pool:
+class AnswerPool:
     """Threads that answer questions, and the answers that were asked for last.
 
     An answer's `size` is its bytes; one that is larger than all that may be kept is not kept.
@@ -115,11 +127,11 @@ class Pool:
     def __init__(
         self,
         *,
-        workers: int = WORKERS,
-        waiting: int = WAITING,
-        seconds: float = SECONDS,
-        answers: int = ANSWERS,
-        most: int = BYTES,
+        workers: int = WORKER_THREADS,
+        waiting: int = MOST_WAITING,
+        seconds: float = ANSWER_SECONDS,
+        answers: int = KEPT_ANSWERS,
+        most: int = KEPT_BYTES,
     ) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="explore")
         self._waiting, self._seconds = waiting, seconds
@@ -138,7 +150,7 @@ class Pool:
         asker: Hashable = None,
         turn: int = 0,
         age: float = math.inf,
-        size: Callable[[Any], int] = weigh,
+        size: Callable[[Any], int] = size_in_bytes,
     ) -> Any:
         """The answer to `key`, from those that are kept or by `work`; waits for it.
 
@@ -215,7 +227,7 @@ class Pool:
             raise Superseded
         self._last[asker] = (turn, key)
         self._last.move_to_end(asker)
-        while len(self._last) > _USERS:
+        while len(self._last) > REMEMBERED_ASKERS:
             self._last.popitem(last=False)
         job = self._jobs.get(before)
         if before == key or job is None:

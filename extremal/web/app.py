@@ -8,12 +8,14 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from extremal.web import controls
-from extremal.web.answer_pool import Pool
-from extremal.web.callback_errors import guarded
+from extremal.web.answer_pool import AnswerPool
+from extremal.web.callback_errors import errors_as_text
 from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
 
-PAGES = {"/": "Playground", "/images": "Images", "/runs": "Runs"}
-_INDEX = """<!DOCTYPE html>
+# The pages by their addresses.
+PAGE_NAMES = {"/": "Playground", "/images": "Images", "/runs": "Runs"}
+# The document around the pages, which Dash fills in.
+INDEX_HTML = """<!DOCTYPE html>
 <html lang="en">
 <head>
 {%metas%}
@@ -31,7 +33,7 @@ _INDEX = """<!DOCTYPE html>
 """
 
 
-def dash_app(pool: Pool, stored: runs_page.Runs) -> Dash:
+def dash_app(pool: AnswerPool, stored: runs_page.RunPages) -> Dash:
     """All pages with their callbacks, without what protects the server."""
     app = Dash(
         __name__,
@@ -40,7 +42,7 @@ def dash_app(pool: Pool, stored: runs_page.Runs) -> Dash:
         assets_folder=str(Path(__file__).parent / "assets"),
         suppress_callback_exceptions=True,
         serve_locally=True,
-        index_string=_INDEX,
+        index_string=INDEX_HTML,
     )
     app.layout = _layout()
     app.callback(
@@ -48,7 +50,7 @@ def dash_app(pool: Pool, stored: runs_page.Runs) -> Dash:
         Output("nav", "children"),
         Input("url", "pathname"),
         Input("url", "search"),
-    )(guarded(_not_found)(_Pages(stored)))
+    )(errors_as_text(_not_found)(_Pages(stored)))
     for name, joined in (
         (
             "theme",
@@ -72,7 +74,7 @@ def dash_app(pool: Pool, stored: runs_page.Runs) -> Dash:
 class _Pages:
     """The page for an address."""
 
-    def __init__(self, stored: runs_page.Runs) -> None:
+    def __init__(self, stored: runs_page.RunPages) -> None:
         self._pages = {"/": playground_page.page, "/images": images_page.page, "/runs": stored.page}
 
     def __call__(self, path: Any, search: Any) -> tuple[Any, Any]:
@@ -90,7 +92,7 @@ def _not_found(words: str) -> tuple[Any, Any]:
 def _nav(current: str) -> Any:
     return [
         dcc.Link(name, href=path, className="current" if path == current else "")
-        for path, name in PAGES.items()
+        for path, name in PAGE_NAMES.items()
     ]
 
 

@@ -12,10 +12,15 @@ from dash.exceptions import PreventUpdate
 from extremal.web.answer_pool import Superseded
 
 _log = logging.getLogger(__name__)
-SORRY = "Something went wrong here; the server's log says what ({kind}). The page still works."
+# What a page says where the fault is ours; the log has the details.
+INTERNAL_ERROR_SENTENCE = (
+    "Something went wrong here; the server's log says what ({kind}). The page still works."
+)
 
 
-def guarded(failed: Callable[[str], Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def errors_as_text(
+    failed: Callable[[str], Any],
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Have a callback return `failed(message)` where it raises.
 
     A ValueError is about what was asked for, and is shown as it stands. Any other error is ours:
@@ -35,7 +40,7 @@ def guarded(failed: Callable[[str], Any]) -> Callable[[Callable[..., Any]], Call
                 return failed(str(error))
             except Exception as error:
                 _log.exception("a callback of the explorer failed")
-                return failed(SORRY.format(kind=type(error).__name__))
+                return failed(INTERNAL_ERROR_SENTENCE.format(kind=type(error).__name__))
 
         return guarded_callback
 

@@ -6,26 +6,33 @@ from typing import Any
 
 from dash import dcc, html
 
-from extremal.web.playground_settings import BOUNDS
-from extremal.web.theme import empty
+from extremal.web.playground_settings import SETTING_BOUNDS
+from extremal.web.theme import empty_figure
 
-SETTLE = 0.15  # seconds that a slider must rest before its value counts
+# Seconds that a slider must rest before its value counts.
+SETTLE_SECONDS = 0.15
 # Buttons are named one by one: by default there is one that sends the data to a server.
-CONFIG: Any = {
+GRAPH_CONFIG: Any = {
     "displaylogo": False,
     "displayModeBar": "hover",
     "responsive": True,
     "showSendToCloud": False,
     "plotlyServerURL": "",
 }
-FLAT: Any = {**CONFIG, "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]]}
-SOLID: Any = {**CONFIG, "modeBarButtons": [["toImage", "resetCameraDefault3d"]]}
-BARE: Any = {**CONFIG, "displayModeBar": False}
+# Buttons of a graph in the plane.
+FLAT_GRAPH_CONFIG: Any = {
+    **GRAPH_CONFIG,
+    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+}
+# Buttons of a graph in space.
+SPACE_GRAPH_CONFIG: Any = {**GRAPH_CONFIG, "modeBarButtons": [["toImage", "resetCameraDefault3d"]]}
+# A graph without buttons.
+BARE_GRAPH_CONFIG: Any = {**GRAPH_CONFIG, "displayModeBar": False}
 
 
 def slider(name: str, value: float, *, control: str | None = None, bound: str | None = None) -> Any:
     """A labelled range control of a setting, with its value beside the label."""
-    limits = BOUNDS[bound or name]
+    limits = SETTING_BOUNDS[bound or name]
     ident = control or f"c-{name}"
     label = limits.label if control is None else f"{limits.label}, beside"
     return html.Div(
@@ -41,7 +48,7 @@ def slider(name: str, value: float, *, control: str | None = None, bound: str | 
                 max=limits.high,
                 step=limits.step,
                 value=value,
-                debounce=SETTLE,
+                debounce=SETTLE_SECONDS,
             ),
             html.Small(limits.about),
         ],
@@ -66,20 +73,22 @@ def number(ident: str, label: str, value: float, low: float, high: float, step: 
                 max=high,
                 step=step,
                 value=value,
-                debounce=SETTLE,
+                debounce=SETTLE_SECONDS,
             ),
         ],
         className="field",
     )
 
 
-def figure(ident: str, title: str, *, config: Any = BARE, note: Any = None, kind: str = "") -> Any:
+def figure(
+    ident: str, title: str, *, config: Any = BARE_GRAPH_CONFIG, note: Any = None, kind: str = ""
+) -> Any:
     """A place for a plotly figure under a caption."""
     return html.Figure(
         [
             html.Figcaption([html.H2(title), note] if note is not None else html.H2(title)),
             html.Div(
-                dcc.Graph(id=ident, figure=empty("…"), config=config, responsive=True),
+                dcc.Graph(id=ident, figure=empty_figure("…"), config=config, responsive=True),
                 className="graph",
                 role="img",
                 **aria(label=title),

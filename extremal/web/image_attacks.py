@@ -26,22 +26,34 @@ from extremal.data import DataError, Dataset, fetch
 from extremal.data.image_formats import read_part
 from extremal.data.named_datasets import DATASETS
 from extremal.models import PReLUNet
-from extremal.report.panel_style import DIVERGING
+from extremal.report.panel_style import DIVERGING_COLOURS
 from extremal.web.answer_pool import Busy, Deadline
 from extremal.web.playground_settings import finite, read_query, whole
 
-DATA = ("mnist", "fashion-mnist")
-POWERS = (1, 2, 3, 4)
-SIDE = 28
-COUNT = 300  # images that can be chosen
-LARGEST = {"l2": 6.0, "linf": 0.5, "l1": 60.0}  # radii
-USUAL = {"l2": 1.5, "linf": 0.1, "l1": 10.0}
-FILE = 16_000_000  # bytes of a model file of one's own
-WIDEST = 2000  # neurons of one's own network: at most 8 s of computing for an image, measured
-KEPT = 8  # networks of one's own that are kept
-READ = 2  # files that are read at a time
-NEURONS = 6  # that are drawn
-NAMES = {
+# Data sets that networks are shipped for.
+IMAGE_DATA_SETS = ("mnist", "fashion-mnist")
+# Powers p of the networks that are shipped.
+SHIPPED_POWERS = (1, 2, 3, 4)
+# Pixels of a side of an image.
+SIDE_PIXELS = 28
+# Test images that can be chosen, from the first on.
+CHOOSABLE_IMAGES = 300
+# The largest radius that may be asked for, by the norm.
+LARGEST_RADII = {"l2": 6.0, "linf": 0.5, "l1": 60.0}
+# The radius that a norm begins with.
+USUAL_RADII = {"l2": 1.5, "linf": 0.1, "l1": 10.0}
+# Bytes of a model file that somebody uploads, at most.
+FILE_BYTES = 16_000_000
+# Neurons of an uploaded network: at most 8 s of computing for an image, measured.
+MOST_NEURONS = 2000
+# Uploaded networks that are kept.
+KEPT_NETWORKS = 8
+# Uploaded files that are read at a time, since reading costs memory.
+FILES_READ_AT_A_TIME = 2
+# Neurons that are drawn for each network.
+DRAWN_NEURONS = 6
+# Names of the classes of each data set.
+CLASS_NAMES = {
     "mnist": tuple(map(str, range(10))),
     "fashion-mnist": (
         "T-shirt",
@@ -59,7 +71,7 @@ NAMES = {
 
 
 @dataclass(frozen=True)
-class Shot:
+class ImageQuestion:
     """Which image, and how far an attack may go."""
 
     data: str = "mnist"
@@ -68,34 +80,35 @@ class Shot:
     radius: float = 1.5
 
     def __post_init__(self) -> None:
-        _check.choice("data", self.data, DATA)
-        object.__setattr__(self, "index", whole("index", self.index, 0, COUNT - 1))
+        _check.choice("data", self.data, IMAGE_DATA_SETS)
+        object.__setattr__(self, "index", whole("index", self.index, 0, CHOOSABLE_IMAGES - 1))
         _check.choice("norm", self.norm, NORMS)
-        most = LARGEST[self.norm]
+        most = LARGEST_RADII[self.norm]
         radius = _check.number("radius", finite("radius", self.radius), minimum=0.0, maximum=most)
         object.__setattr__(self, "radius", radius)
 
 
-_NAMES = tuple(field.name for field in fields(Shot))
+# Names that a link to the page may hold.
+QUESTION_FIELDS = tuple(field.name for field in fields(ImageQuestion))
 
 
-def read_shot(values: Mapping[str, Any]) -> Shot:
+def read_question(values: Mapping[str, Any]) -> ImageQuestion:
     """A shot from what a browser sent; a norm without a radius takes the usual one."""
     _check.instance("settings", values, Mapping, "be a mapping")
-    known = {name: values[name] for name in _NAMES if name in values}
+    known = {name: values[name] for name in QUESTION_FIELDS if name in values}
     norm = known.get("norm", "l2")
-    if "radius" not in known and isinstance(norm, str) and norm in USUAL:
-        known["radius"] = USUAL[norm]
-    return Shot(**known)
+    if "radius" not in known and isinstance(norm, str) and norm in USUAL_RADII:
+        known["radius"] = USUAL_RADII[norm]
+    return ImageQuestion(**known)
 
 
-def read_shot_link(search: str | None) -> Shot:
+def read_question_link(search: str | None) -> ImageQuestion:
     """What a link's query says."""
-    return read_shot(read_query(search, set(_NAMES)))
+    return read_question(read_query(search, set(QUESTION_FIELDS)))
 
 
 @dataclass(frozen=True, eq=False)
-class Seen:
+class NetworkAnswer:
     """What one network makes of an image and of the worst image near it."""
 
     name: str
@@ -109,7 +122,7 @@ class Seen:
     worst: bool  # whether x_adv is the worst found at that radius, or else the smallest attack
     smallest: float  # radius of the smallest attack found; inf where none
     certified: float
-    neurons: Tensor  # (NEURONS, 784) those that give most to the class that was said
+    neurons: Tensor  # (DRAWN_NEURONS, 784) those that give most to the class that was said
     votes: tuple[float, ...]  # what they give
 
 
@@ -124,10 +137,14 @@ def load_images(name: str) -> Dataset:
             f"run: extremal data fetch {name}"
         ) from error
     test = read_part("t10k", contents)
-    return Dataset(test.x[:COUNT].clone(), test.y[:COUNT].clone(), box=(0.0, 1.0))
+    return Dataset(
+        test.x[:CHOOSABLE_IMAGES].clone(), test.y[:CHOOSABLE_IMAGES].clone(), box=(0.0, 1.0)
+    )
 
 
-def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Deadline) -> Seen:
+def network_answer(
+    name: str, net: PReLUNet, images: Dataset, shot: ImageQuestion, deadline: Deadline
+) -> NetworkAnswer:
     """Attack the image at the radius, find the smallest attack, certify, rank the neurons.
 
     The certificate is "tight" in l2, and the linear one in the other norms, within the box.
@@ -152,9 +169,9 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
     with torch.no_grad():
         said, said_adv = (int(net(one).argmax()) for one in (x, x_adv))
         given = net.votes[said] * net.hidden(x)[0]  # (width,)
-        order = given.argsort(descending=True)[:NEURONS]
+        order = given.argsort(descending=True)[:DRAWN_NEURONS]
         margins = [float(models.margin(net, one, y)) for one in (x, x_adv)]
-    return Seen(
+    return NetworkAnswer(
         name,
         net.p,
         said,
@@ -171,11 +188,11 @@ def look_at(name: str, net: PReLUNet, images: Dataset, shot: Shot, deadline: Dea
     )
 
 
-class Own:
+class UploadedNetworks:
     """Networks of the users' own, by the digest of their file; the last few are kept."""
 
     def __init__(self) -> None:
-        self._lock, self._reading = threading.Lock(), threading.Semaphore(READ)
+        self._lock, self._reading = threading.Lock(), threading.Semaphore(FILES_READ_AT_A_TIME)
         self._kept: OrderedDict[str, PReLUNet] = OrderedDict()
 
     def add(self, contents: object) -> str:
@@ -191,18 +208,18 @@ class Own:
         _check.instance("file", contents, str, "be the content of a model file")
         assert isinstance(contents, str)
         head, _, text = contents.partition("base64,")
-        good = head.startswith("data:") and len(text) <= FILE * 4 // 3 + 4
-        rule = f"be a model file of at most {FILE // 1_000_000} MB"
+        good = head.startswith("data:") and len(text) <= FILE_BYTES * 4 // 3 + 4
+        rule = f"be a model file of at most {FILE_BYTES // 1_000_000} MB"
         _check.require(good, "file", rule, f"{len(contents)} characters")
         try:
             data = base64.b64decode(text, validate=True)
         except ValueError as error:
             raise ValueError(f"file must {rule}, got what is no file at all") from error
-        net = _read(data)
+        net = _read_network(data)
         key = hashlib.sha256(data).hexdigest()
         with self._lock:
             self._kept[key] = net
-            while len(self._kept) > KEPT:
+            while len(self._kept) > KEPT_NETWORKS:
                 self._kept.popitem(last=False)
         return key
 
@@ -215,7 +232,7 @@ class Own:
         return net
 
 
-def _read(data: bytes) -> PReLUNet:
+def _read_network(data: bytes) -> PReLUNet:
     """The network in a file's bytes, if it is one for images of this page."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "yours.safetensors"
@@ -225,25 +242,26 @@ def _read(data: bytes) -> PReLUNet:
         except ValueError as error:
             why = str(error).replace(str(path), "it")
             raise ValueError(f"file must be a model file that extremal wrote ({why})") from error
-    rule = f"hold a PReLUNet of {SIDE * SIDE} inputs, 10 outputs and at most {WIDEST} neurons"
+    pixels = SIDE_PIXELS * SIDE_PIXELS
+    rule = f"hold a PReLUNet of {pixels} inputs, 10 outputs and at most {MOST_NEURONS} neurons"
     _check.require(isinstance(net, PReLUNet), "file", rule, type(net).__name__)
     assert isinstance(net, PReLUNet)
-    fits = net.dim == SIDE * SIDE and net.outputs == 10 and net.width <= WIDEST
+    fits = net.dim == pixels and net.outputs == 10 and net.width <= MOST_NEURONS
     _check.require(fits, "file", rule, net.extra_repr())
     return net.float()
 
 
 def grey_png(pixels: Tensor) -> str:
     """An image in [0, 1], (784,), as the address of a PNG: white on black."""
-    levels = (255.0 * pixels.double().clamp(0, 1)).round().reshape(SIDE, SIDE)
+    levels = (255.0 * pixels.double().clamp(0, 1)).round().reshape(SIDE_PIXELS, SIDE_PIXELS)
     return _png(np.asarray(levels.numpy(), dtype=np.uint8))
 
 
 def signed_png(values: Tensor) -> str:
     """Numbers of both signs, (784,), as the address of a PNG: blue above zero, vermilion below."""
-    square = values.double().reshape(SIDE, SIDE).numpy()
+    square = values.double().reshape(SIDE_PIXELS, SIDE_PIXELS).numpy()
     reach = max(float(np.abs(square).max()), 1e-12)
-    shades = LinearSegmentedColormap.from_list("signs", DIVERGING)
+    shades = LinearSegmentedColormap.from_list("signs", DIVERGING_COLOURS)
     return _png((255 * shades(0.5 + 0.5 * square / reach)[:, :, :3]).astype(np.uint8))
 
 

@@ -11,11 +11,16 @@ from torch import Tensor
 
 from extremal.measure import cosines
 from extremal.theory import OPTIMAL_RADIUS, average_radius
-from extremal.web.playground_settings import REACH, Setup
-from extremal.web.playground_training import START, Answer, Regions, Trained
+from extremal.web.playground_settings import PLANE_REACH, PlaygroundSettings
+from extremal.web.playground_training import (
+    FIRST_TIME,
+    DecisionRegions,
+    RadiusBrackets,
+    TrainedNetwork,
+)
 from extremal.web.theme import (
-    ACCENT,
-    POWERS,
+    AVERAGE_COLOUR,
+    POWER_COLOURS,
     Figure,
     Theme,
     power_note,
@@ -23,10 +28,11 @@ from extremal.web.theme import (
     themed,
 )
 
-FARTHEST = 1.0  # the last radius of the curve
+# The last radius of the curve of robust accuracy.
+LAST_RADIUS = 1.0
 
 
-def draw_time(flows: Sequence[Trained], look: Theme) -> Figure:
+def draw_time(flows: Sequence[TrainedNetwork], theme: Theme) -> Figure:
     """Loss, cosines and lengths over log time, with the phases; one p, or two to compare.
 
     Cosines are medians over the neurons that dominate at the end: with the nearest class average,
@@ -36,10 +42,10 @@ def draw_time(flows: Sequence[Trained], look: Theme) -> Figure:
     for index, trained in enumerate(flows):
         data += _over_time(trained, index, several=len(flows) > 1)
     layout: dict[str, Any] = {
-        "xaxis": {"type": "log", "title": _beside("flow time"), "anchor": "y3", "dtick": 1},
-        "yaxis": {"domain": [0.7, 1.0], "type": "log", "title": _beside("loss")},
-        "yaxis2": {"domain": [0.36, 0.66], "title": _beside("cosine"), "range": [-0.05, 1.06]},
-        "yaxis3": {"domain": [0.0, 0.3], "type": "log", "title": _beside("‖w‖")},
+        "xaxis": {"type": "log", "title": _axis_title("flow time"), "anchor": "y3", "dtick": 1},
+        "yaxis": {"domain": [0.7, 1.0], "type": "log", "title": _axis_title("loss")},
+        "yaxis2": {"domain": [0.36, 0.66], "title": _axis_title("cosine"), "range": [-0.05, 1.06]},
+        "yaxis3": {"domain": [0.0, 0.3], "type": "log", "title": _axis_title("‖w‖")},
         "margin": {"l": 76, "r": 10, "t": 24, "b": 100},
         "legend": {"orientation": "h", "y": -0.16, "yanchor": "top"},
         "hovermode": "x unified",
@@ -47,16 +53,16 @@ def draw_time(flows: Sequence[Trained], look: Theme) -> Figure:
     }
     for name in ("yaxis", "yaxis3"):
         layout[name] |= {"exponentformat": "power", "dtick": 1 if name == "yaxis" else 2}
-    layout["shapes"], layout["annotations"] = _phases(flows[0], look, several=len(flows) > 1)
+    layout["shapes"], layout["annotations"] = _phases(flows[0], theme, several=len(flows) > 1)
     # The browser moves this one, which is the last, with the time control.
     end = float(flows[0].run.times[-1])
-    layout["shapes"].append(_cursor(end, look))
-    return themed({"data": data, "layout": layout}, look)
+    layout["shapes"].append(_cursor(end, theme))
+    return themed({"data": data, "layout": layout}, theme)
 
 
-def _over_time(trained: Trained, index: int, *, several: bool) -> list[dict[str, Any]]:
-    run, colour = trained.run, POWERS[index]
-    times = [max(time, START / 2.0) for time in run.times.tolist()]
+def _over_time(trained: TrainedNetwork, index: int, *, several: bool) -> list[dict[str, Any]]:
+    run, colour = trained.run, POWER_COLOURS[index]
+    times = [max(time, FIRST_TIME / 2.0) for time in run.times.tolist()]
     weights = run.snapshots["neurons"].double()[:, trained.follows.neurons]  # (frames, m, dim)
     lengths = torch.linalg.vector_norm(weights, dim=-1)
     power = f"p = {trained.setup.p:g}"
@@ -71,7 +77,7 @@ def _over_time(trained: Trained, index: int, *, several: bool) -> list[dict[str,
     found = [curve(power if several else "loss", run.values["loss"], "y", showlegend=True)]
     for name, rows, dash in _references(trained):
         middle = torch.stack([cosines(frame, rows).amax(1).median() for frame in weights])
-        tint = ACCENT if name == "average" and not several else colour
+        tint = AVERAGE_COLOUR if name == "average" and not several else colour
         words = f"cosine, nearest {name}"
         found.append(curve(words, middle, "y2", color=tint, line={"dash": dash}))
     found.append(curve("longest ‖w‖", lengths.amax(1), "y3"))
@@ -79,24 +85,27 @@ def _over_time(trained: Trained, index: int, *, several: bool) -> list[dict[str,
     return found
 
 
-def _references(trained: Trained) -> list[tuple[str, Tensor, str]]:
+def _references(trained: TrainedNetwork) -> list[tuple[str, Tensor, str]]:
     mixture = trained.mixture
     averages = torch.stack([mixture.average(1), mixture.average(-1)])
     return [("average", averages, "dash"), ("centre", mixture.centers, "solid")]
 
 
-def _beside(words: str) -> dict[str, Any]:
+def _axis_title(words: str) -> dict[str, Any]:
     """The title of an axis, clear of the numbers along it."""
     return {"text": words, "standoff": 8}
 
 
 def _phases(
-    trained: Trained, look: Theme, *, several: bool
+    trained: TrainedNetwork, theme: Theme, *, several: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Bands for the two phases of the (first) flow, and their names above; of several, whose."""
     phases, end = trained.run.info["phases"], float(trained.run.times[-1])
     turn, fit = float(phases["alignment ends"]), float(phases["fitting starts"])
-    bands = (("alignment", START / 2.0, turn, ACCENT), ("fitting", fit, end, look.soft))
+    bands = (
+        ("alignment", FIRST_TIME / 2.0, turn, AVERAGE_COLOUR),
+        ("fitting", fit, end, theme.soft),
+    )
     shapes, notes = [], []
     for name, left, right, colour in bands:
         if right <= left:
@@ -107,22 +116,22 @@ def _phases(
         middle = (math.log10(left) + math.log10(right)) / 2.0
         place = {"x": middle, "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom"}
         words = f"{name}, p = {trained.setup.p:g}" if several else name
-        small = {"size": look.text - 1}
+        small = {"size": theme.text - 1}
         notes.append({**place, "text": words, "showarrow": False, "font": small})
     return shapes, notes
 
 
-def _cursor(at: float, look: Theme) -> dict[str, Any]:
+def _cursor(at: float, theme: Theme) -> dict[str, Any]:
     ends = {"x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "xref": "x"}
-    return {"type": "line", **ends, "line": {"color": look.ink, "width": 1.5}}
+    return {"type": "line", **ends, "line": {"color": theme.ink, "width": 1.5}}
 
 
-def draw_curve(answers: Sequence[Answer], look: Theme) -> Figure:
+def draw_curve(answers: Sequence[RadiusBrackets], theme: Theme) -> Figure:
     """Robust accuracy against the l2 radius, from attacks and from certificates, with the marks."""
     data: list[dict[str, Any]] = []
     for index, answer in enumerate(answers):
         name = f"p = {answer.trained.setup.p:g}"
-        colour = POWERS[index]
+        colour = POWER_COLOURS[index]
         upper, lower = robust_curve(answer.attacked), robust_curve(answer.certified)
         steps = {"shape": "hv", "color": colour, "width": 2.5}
         base = {"type": "scatter", "mode": "lines", "hovertemplate": "%{y:.2f} at %{x:.3f}"}
@@ -130,38 +139,40 @@ def draw_curve(answers: Sequence[Answer], look: Theme) -> Figure:
         dashed = {**steps, "dash": "dash", "width": 1.5}
         fill = {"fill": "tonexty", "fillcolor": _faint(colour)}
         data.append({**base, **lower, "name": f"certificate, {name}", "line": dashed, **fill})
-    shapes, notes = _marks(answers[0].trained.setup, look)
+    shapes, notes = _marks(answers[0].trained.setup, theme)
     layout = {
-        "xaxis": {"title": _beside("l2 radius"), "range": [0, FARTHEST], "zeroline": False},
-        "yaxis": {"title": _beside("robust accuracy"), "range": [0, 1.02], "zeroline": False},
+        "xaxis": {"title": _axis_title("l2 radius"), "range": [0, LAST_RADIUS], "zeroline": False},
+        "yaxis": {"title": _axis_title("robust accuracy"), "range": [0, 1.02], "zeroline": False},
         "margin": {"l": 64, "r": 12, "t": 30, "b": 100},
         "legend": {"orientation": "h", "y": -0.2, "yanchor": "top"},
         "shapes": shapes,
         "annotations": notes,
         "uirevision": "curve",
     }
-    return themed({"data": data, "layout": layout}, look)
+    return themed({"data": data, "layout": layout}, theme)
 
 
 def robust_curve(radii: Tensor) -> dict[str, list[float]]:
-    """The share of points whose radius is above each radius, as a step function to FARTHEST."""
-    known = sorted(radius for radius in radii.tolist() if 0.0 < radius < FARTHEST)
+    """The share of points whose radius is above each radius, as a step function to LAST_RADIUS."""
+    known = sorted(radius for radius in radii.tolist() if 0.0 < radius < LAST_RADIUS)
     total = len(radii)
     above = float((radii > 0).double().mean())
-    left = int((radii >= FARTHEST).sum())
+    left = int((radii >= LAST_RADIUS).sum())
     shares = [(len(known) - k - 1 + left) / total for k in range(len(known))]
-    x = [0.0, *(round(radius, 5) for radius in known), FARTHEST]
+    x = [0.0, *(round(radius, 5) for radius in known), LAST_RADIUS]
     return {"x": x, "y": [above, *shares, left / total]}
 
 
-def _marks(setup: Setup, look: Theme) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _marks(
+    setup: PlaygroundSettings, theme: Theme
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     average = average_radius(setup.positive, setup.negative)
     marks = [(average, f"1/√{setup.count}", "right"), (OPTIMAL_RADIUS, "√2/2", "left")]
     shapes = [
         {
             "type": "line",
             **{"x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper"},
-            "line": {"color": look.soft, "dash": "dot", "width": 1.5},
+            "line": {"color": theme.soft, "dash": "dot", "width": 1.5},
         }
         for at, _, _ in marks
     ]
@@ -176,12 +187,12 @@ def _marks(setup: Setup, look: Theme) -> tuple[list[dict[str, Any]], list[dict[s
     return shapes, notes
 
 
-def draw_plane(found: Regions, p: float, look: Theme) -> Figure:
+def draw_plane(found: DecisionRegions, p: float, theme: Theme) -> Figure:
     """Where the network says + and where -, with the point, its attack and its certified disc."""
     axis = [round(value, 4) for value in found.axis.tolist()]
     probe = found.probe
     signs = found.values.sign().tolist()
-    shade = [[0.0, look.negative], [0.5, look.paper], [1.0, look.positive]]
+    shade = [[0.0, theme.negative], [0.5, theme.paper], [1.0, theme.positive]]
     heat = {
         "type": "heatmap",
         **{"x": axis, "y": axis, "z": signs, "zmin": -1, "zmax": 1, "showscale": False},
@@ -193,7 +204,7 @@ def draw_plane(found: Regions, p: float, look: Theme) -> Figure:
         "type": "contour",
         **{"x": axis, "y": axis, "z": found.values.tolist(), "showscale": False},
         "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
-        "line": {"color": look.ink, "width": 1.5},
+        "line": {"color": theme.ink, "width": 1.5},
         "hoverinfo": "skip",
     }
     names = [f"μ{subscript(probe.first)}", f"μ{subscript(probe.second)}"]
@@ -201,54 +212,59 @@ def draw_plane(found: Regions, p: float, look: Theme) -> Figure:
         "type": "scatter",
         "mode": "markers+text",
         **{"x": [1.0, 0.0], "y": [0.0, 1.0], "text": names, "textposition": "top right"},
-        "marker": {"symbol": "diamond", "size": 9, "color": look.ink},
+        "marker": {"symbol": "diamond", "size": 9, "color": theme.ink},
         "hoverinfo": "skip",
     }
-    data = [heat, edge, marks, *_struck(found, look)]
-    square = {"range": [-REACH, REACH], "zeroline": True, "zerolinecolor": look.grid, "nticks": 7}
+    data = [heat, edge, marks, *_struck(found, theme)]
+    square = {
+        "range": [-PLANE_REACH, PLANE_REACH],
+        "zeroline": True,
+        "zerolinecolor": theme.grid,
+        "nticks": 7,
+    }
     layout = {
-        "xaxis": {**square, "title": _beside(f"along {names[0]}"), "constrain": "domain"},
-        "yaxis": {**square, "title": _beside(f"along {names[1]}"), "scaleanchor": "x"},
+        "xaxis": {**square, "title": _axis_title(f"along {names[0]}"), "constrain": "domain"},
+        "yaxis": {**square, "title": _axis_title(f"along {names[1]}"), "scaleanchor": "x"},
         "margin": {"l": 64, "r": 8, "t": 8, "b": 54},
         "showlegend": False,
-        "shapes": _discs(found, look),
-        "annotations": [power_note(p, look)],
+        "shapes": _discs(found, theme),
+        "annotations": [power_note(p, theme)],
         "clickmode": "event",
         "dragmode": False,
         "uirevision": "plane",
     }
-    return themed({"data": data, "layout": layout}, look)
+    return themed({"data": data, "layout": layout}, theme)
 
 
-def _struck(found: Regions, look: Theme) -> list[dict[str, Any]]:
+def _struck(found: DecisionRegions, theme: Theme) -> list[dict[str, Any]]:
     """The point, and where the attack lands as seen in the plane."""
     at = (found.probe.across, found.probe.up)
-    dot = {"color": look.ink, "size": 11, "symbol": "circle", "line": {"color": look.paper}}
+    dot = {"color": theme.ink, "size": 11, "symbol": "circle", "line": {"color": theme.paper}}
     point = {"type": "scatter", "mode": "markers", "x": [at[0]], "y": [at[1]], "marker": dot}
     traces = [{**point, "hovertemplate": "the point<extra></extra>"}]
     if found.landed is not None:
         end = found.landed
         way = {"x": [at[0], end[0]], "y": [at[1], end[1]], "mode": "lines+markers"}
-        marker = {"symbol": ["circle", "x"], "size": [1, 11], "color": look.ink}
-        look_of_way = {"line": {"color": look.ink, "width": 2}, "marker": marker}
+        marker = {"symbol": ["circle", "x"], "size": [1, 11], "color": theme.ink}
+        look_of_way = {"line": {"color": theme.ink, "width": 2}, "marker": marker}
         words = {"hovertemplate": "the smallest attack, seen in the plane<extra></extra>"}
         traces.append({"type": "scatter", **way, **look_of_way, **words})
     return traces
 
 
-def _discs(found: Regions, look: Theme) -> list[dict[str, Any]]:
+def _discs(found: DecisionRegions, theme: Theme) -> list[dict[str, Any]]:
     """The certified ball cut by the plane, filled, and the attack's radius, dotted."""
     discs = []
     for radius, line in (
-        (found.certified, {"color": ACCENT, "width": 2}),
-        (found.radius, {"color": look.ink, "width": 1.5, "dash": "dot"}),
+        (found.certified, {"color": AVERAGE_COLOUR, "width": 2}),
+        (found.radius, {"color": theme.ink, "width": 1.5, "dash": "dot"}),
     ):
         if 0.0 < radius < math.inf:
             x, y = found.probe.across, found.probe.up
             ends = {"x0": x - radius, "x1": x + radius, "y0": y - radius, "y1": y + radius}
             discs.append({"type": "circle", **ends, "line": line})
     if discs and found.certified > 0.0:
-        discs[0] |= {"fillcolor": ACCENT, "opacity": 0.35}
+        discs[0] |= {"fillcolor": AVERAGE_COLOUR, "opacity": 0.35}
     return discs
 
 

@@ -14,14 +14,18 @@ from urllib.parse import parse_qsl, urlencode
 
 from extremal import _check
 
-LOSSES = ("exp", "logistic")
-LONGEST_LINK = 2000  # characters
-_SHOWN = 40  # characters of a bad value
-_TURNS = 2**53  # whole numbers that a browser counts to
+# Losses that can be chosen.
+LOSS_NAMES = ("exp", "logistic")
+# Characters that a link may have.
+LONGEST_LINK = 2000
+# Characters of a bad value that an error repeats.
+SHOWN_CHARACTERS = 40
+# Whole numbers up to which a browser counts without rounding.
+LARGEST_TURN = 2**53
 
 
 @dataclass(frozen=True)
-class Bound:
+class SettingBounds:
     """The least and the largest value of a setting, the step of its control, and its words."""
 
     low: float
@@ -31,24 +35,27 @@ class Bound:
     about: str
 
 
-BOUNDS = {
-    "positive": Bound(1, 6, 1, "Subclasses of class +", "K₁"),
-    "negative": Bound(1, 6, 1, "Subclasses of class −", "K₂"),
-    "spread": Bound(
+# The bounds of every setting with a control.
+SETTING_BOUNDS = {
+    "positive": SettingBounds(1, 6, 1, "Subclasses of class +", "K₁"),
+    "negative": SettingBounds(1, 6, 1, "Subclasses of class −", "K₂"),
+    "spread": SettingBounds(
         0, 0.5, 0.01, "Spread of a cluster", "α; noise N(0, α²/dim) in each coordinate"
     ),
-    "p": Bound(1, 6, 0.1, "Power p", "1 is ReLU; theory: from 3 on, robust"),
-    "init": Bound(-8, -1, 1, "First weights", "their standard deviation"),
-    "width": Bound(4, 300, 1, "Neurons", "h, the network's width"),
-    "seed": Bound(0, 9999, 1, "Seed", "of data and first weights"),
+    "p": SettingBounds(1, 6, 0.1, "Power p", "1 is ReLU; theory: from 3 on, robust"),
+    "init": SettingBounds(-8, -1, 1, "First weights", "their standard deviation"),
+    "width": SettingBounds(4, 300, 1, "Neurons", "h, the network's width"),
+    "seed": SettingBounds(0, 9999, 1, "Seed", "of data and first weights"),
 }
-WHOLE = ("positive", "negative", "init", "width", "seed")
-REACH = 1.5  # the plane is drawn, and points may be chosen, from -REACH to REACH
+# Settings that are whole numbers.
+WHOLE_NUMBERS = ("positive", "negative", "init", "width", "seed")
+# The plane is drawn, and points may be chosen, from minus this to this.
+PLANE_REACH = 1.5
 
 
 @dataclass(frozen=True)
-class Setup:
-    """The settings that decide what is trained; with `beside`, a second p to compare with."""
+class PlaygroundSettings:
+    """The settings that decide what is trained; with `second_p`, a second p to compare with."""
 
     positive: int = 2
     negative: int = 2
@@ -58,14 +65,14 @@ class Setup:
     width: int = 60
     seed: int = 0
     loss: str = "exp"
-    beside: float | None = None
+    second_p: float | None = None
 
     def __post_init__(self) -> None:
-        for name in BOUNDS:
+        for name in SETTING_BOUNDS:
             object.__setattr__(self, name, _within(name, getattr(self, name)))
-        if self.beside is not None:
-            object.__setattr__(self, "beside", _within("p", self.beside, "beside"))
-        _check.choice("loss", self.loss, LOSSES)
+        if self.second_p is not None:
+            object.__setattr__(self, "second_p", _within("p", self.second_p, "second_p"))
+        _check.choice("loss", self.loss, LOSS_NAMES)
 
     @property
     def count(self) -> int:
@@ -77,17 +84,17 @@ class Setup:
         """As many dimensions as there are centres, and at least three."""
         return max(3, self.count)
 
-    def problems(self) -> list[Setup]:
+    def problems(self) -> list[PlaygroundSettings]:
         """One set-up for each p, without the other."""
-        powers = [self.p] if self.beside is None else [self.p, self.beside]
-        return [replace(self, p=p, beside=None) for p in powers]
+        powers = [self.p] if self.second_p is None else [self.p, self.second_p]
+        return [replace(self, p=p, second_p=None) for p in powers]
 
 
 @dataclass(frozen=True)
-class Probe:
+class PlanePoint:
     """The plane of two centres, counted from 1, and a point across * mu_first + up * mu_second.
 
-    By `usual_probe` the second is of the other class, so that the edge between them is seen.
+    By `usual_plane_point` the second is of the other class, so that the edge between them is seen.
     """
 
     first: int = 1
@@ -96,17 +103,17 @@ class Probe:
     up: float = 0.0
 
     def __post_init__(self) -> None:
-        most = int(BOUNDS["positive"].high + BOUNDS["negative"].high)
+        most = int(SETTING_BOUNDS["positive"].high + SETTING_BOUNDS["negative"].high)
         for name in ("first", "second"):
             object.__setattr__(self, name, whole(name, getattr(self, name), 1, most))
         _check.require(self.first != self.second, "second", "be another centre than first", "same")
         for name in ("across", "up"):
             value = finite(name, getattr(self, name))
             object.__setattr__(
-                self, name, _check.number(name, value, minimum=-REACH, maximum=REACH)
+                self, name, _check.number(name, value, minimum=-PLANE_REACH, maximum=PLANE_REACH)
             )
 
-    def check(self, setup: Setup) -> None:
+    def check(self, setup: PlaygroundSettings) -> None:
         """Require that there are such centres."""
         for name in ("first", "second"):
             rule = f"be one of the centres 1..{setup.count}"
@@ -114,22 +121,22 @@ class Probe:
             _check.require(value <= setup.count, name, rule, value)
 
 
-def usual_probe(setup: Setup) -> Probe:
+def usual_plane_point(setup: PlaygroundSettings) -> PlanePoint:
     """The first centre of each class."""
-    return Probe(second=setup.positive + 1)
+    return PlanePoint(second=setup.positive + 1)
 
 
-def read_setup(values: Mapping[str, Any]) -> Setup:
+def read_settings(values: Mapping[str, Any]) -> PlaygroundSettings:
     """A set-up from what a browser sent: a name that is missing has its usual value.
 
-    One that is there must have a value, but for `beside`: whatever is wrong is said, not mended.
+    One that is there must have a value, but for `second_p`: whatever is wrong is said, not mended.
     """
-    return Setup(**_known(values, Setup))
+    return PlaygroundSettings(**_known(values, PlaygroundSettings))
 
 
-def read_probe(values: Mapping[str, Any], setup: Setup) -> Probe:
+def read_plane_point(values: Mapping[str, Any], setup: PlaygroundSettings) -> PlanePoint:
     """A plane and a point from what a browser sent, with centres that the set-up has."""
-    probe = replace(usual_probe(setup), **_known(values, Probe))
+    probe = replace(usual_plane_point(setup), **_known(values, PlanePoint))
     probe.check(setup)
     return probe
 
@@ -137,14 +144,17 @@ def read_probe(values: Mapping[str, Any], setup: Setup) -> Probe:
 def read_turn(values: object) -> int:
     """The number of a move, which rises from move to move of a browser; 0 where it has none."""
     turn = values.get("turn") if isinstance(values, Mapping) else None
-    return turn if isinstance(turn, int) and abs(turn) < _TURNS else 0
+    return turn if isinstance(turn, int) and abs(turn) < LARGEST_TURN else 0
 
 
-def read_link(search: str | None) -> tuple[Setup, Probe]:
+def read_link(search: str | None) -> tuple[PlaygroundSettings, PlanePoint]:
     """What a link's query says, all of it known and within the bounds."""
-    values = read_query(search, {field.name for kind in (Setup, Probe) for field in fields(kind)})
-    setup = read_setup(values)
-    return setup, read_probe(values, setup)
+    known = {field.name for kind in (PlaygroundSettings, PlanePoint) for field in fields(kind)}
+    values = read_query(search, known | {"beside"})
+    if "beside" in values:  # so links of earlier versions call the second p
+        values["second_p"] = values.pop("beside")
+    setup = read_settings(values)
+    return setup, read_plane_point(values, setup)
 
 
 def read_query(search: object, known: set[str]) -> dict[str, str]:
@@ -155,18 +165,20 @@ def read_query(search: object, known: set[str]) -> dict[str, str]:
     _check.require(len(text) <= LONGEST_LINK, "link", rule, f"{len(text)} characters")
     values = dict(parse_qsl(text, keep_blank_values=True))
     for name in values:
-        shown = name[:_SHOWN]
+        shown = name[:SHOWN_CHARACTERS]
         _check.require(name in known, "link", f"name only {', '.join(sorted(known))}", shown)
     return values
 
 
-def link(setup: Setup, probe: Probe) -> str:
+def link(setup: PlaygroundSettings, probe: PlanePoint) -> str:
     """The query that `read_link` reads as the same: what differs from the defaults, no more."""
-    values = {**_changed(setup, Setup()), **_changed(probe, usual_probe(setup))}
+    values = {**_changed(setup, PlaygroundSettings()), **_changed(probe, usual_plane_point(setup))}
     return f"?{urlencode(values)}" if values else ""
 
 
-def _changed(chosen: Setup | Probe, standard: Setup | Probe) -> dict[str, Any]:
+def _changed(
+    chosen: PlaygroundSettings | PlanePoint, standard: PlaygroundSettings | PlanePoint
+) -> dict[str, Any]:
     usual = asdict(standard)
     return {name: value for name, value in asdict(chosen).items() if value != usual[name]}
 
@@ -178,9 +190,9 @@ def _known(values: object, kind: type) -> dict[str, Any]:
 
 
 def _within(name: str, value: object, shown: str | None = None) -> float | int:
-    bound = BOUNDS[name]
+    bound = SETTING_BOUNDS[name]
     number = finite(shown or name, value)
-    if name in WHOLE:
+    if name in WHOLE_NUMBERS:
         return whole(shown or name, number, int(bound.low), int(bound.high))
     return _check.number(shown or name, number, minimum=bound.low, maximum=bound.high)
 
@@ -203,5 +215,5 @@ def finite(name: str, value: object) -> float:
         number = float(value)  # type: ignore[arg-type]
     except (ValueError, OverflowError):
         number = math.nan
-    _check.require(math.isfinite(number), name, rule, str(value)[:_SHOWN])
+    _check.require(math.isfinite(number), name, rule, str(value)[:SHOWN_CHARACTERS])
     return number

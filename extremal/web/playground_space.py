@@ -13,12 +13,18 @@ import torch
 from torch import Tensor
 
 from extremal.measure import cosines
-from extremal.web.playground_settings import Setup, link, usual_probe
-from extremal.web.playground_training import END, FRAMES, START, Trained, directions
+from extremal.web.playground_settings import PlaygroundSettings, link, usual_plane_point
+from extremal.web.playground_training import (
+    FIRST_TIME,
+    FRAME_COUNT,
+    LAST_TIME,
+    TrainedNetwork,
+    directions,
+)
 from extremal.web.theme import (
-    ACCENT,
-    NEGATIVE,
-    POSITIVE,
+    AVERAGE_COLOUR,
+    NEGATIVE_COLOUR,
+    POSITIVE_COLOUR,
     Figure,
     Theme,
     power_note,
@@ -26,17 +32,23 @@ from extremal.web.theme import (
     themed,
 )
 
-INNER = 0.25  # the length that the shortest neuron is drawn with; the longest has 1
-DIGITS = 1000  # coordinates are sent as whole numbers of thousandths
-RAYS, TIPS = 0, 1  # the traces that move
-EXACT = "Three dimensions, drawn as they are."
-PROJECTED = (
+# The length that the shortest neuron is drawn with, where the longest has 1.
+SHORTEST_DRAWN_LENGTH = 0.25
+# Coordinates are sent as whole numbers of thousandths, which are short.
+STEPS_OF_A_UNIT = 1000
+# The places of the two traces that the browser moves.
+RAY_TRACE = 0
+TIP_TRACE = 1
+# What is said of a drawing in three dimensions.
+EXACT_VIEW = "Three dimensions, drawn as they are."
+# What is said of a drawing in more than three dimensions.
+PROJECTED_VIEW = (
     "{dim} dimensions, projected on three: upright the difference of the class averages, around it "
     "the centres of each class on a ring. Lengths in the drawing are at most the true ones."
 )
 
 
-def projection(setup: Setup) -> Tensor:
+def projection(setup: PlaygroundSettings) -> Tensor:
     """Orthonormal rows (3, dim): the identity for three dimensions.
 
     Beyond, row 3 is (average of + minus average of -) / sqrt(2), and rows 1 and 2 put centre k of a
@@ -72,28 +84,30 @@ def _completed(rows: Tensor) -> Tensor:
     return rows
 
 
-def places(trained: Trained) -> Tensor:
+def places(trained: TrainedNetwork) -> Tensor:
     """Where each neuron is drawn at each recorded time, (frames, width, 3).
 
-    Along its direction, as far as the logarithm of its length tells: INNER for the shortest of all
-    neurons and times, 1 for the longest.
+    Along its direction, as far as the logarithm of its length tells:
+    SHORTEST_DRAWN_LENGTH for the shortest of all neurons and times, 1 for the longest.
     """
     weights = trained.run.snapshots["neurons"].double()
     lengths = torch.linalg.vector_norm(weights, dim=-1, keepdim=True).clamp(min=1e-300)
     logs = lengths.log()
     low, high = float(logs.min()), float(logs.max())
     share = (logs - low) / (high - low) if high > low else torch.ones_like(logs)
-    return (weights / lengths * (INNER + (1.0 - INNER) * share)) @ projection(trained.setup).T
+    return (
+        weights / lengths * (SHORTEST_DRAWN_LENGTH + (1.0 - SHORTEST_DRAWN_LENGTH) * share)
+    ) @ projection(trained.setup).T
 
 
-def track(trained: Trained) -> dict[str, Any]:
+def track(trained: TrainedNetwork) -> dict[str, Any]:
     """What the browser needs to move the neurons: recorded times, and whole thousandths."""
-    moved = (places(trained) * DIGITS).round().int()
+    moved = (places(trained) * STEPS_OF_A_UNIT).round().int()
     phases = trained.run.info["phases"]
     end = float(trained.run.times[-1])
-    last = next((k for k, time in enumerate(grid_times()) if time >= end), FRAMES - 1)
+    last = next((k for k, time in enumerate(grid_times()) if time >= end), FRAME_COUNT - 1)
     return {
-        "of": link(trained.setup, usual_probe(trained.setup)),
+        "of": link(trained.setup, usual_plane_point(trained.setup)),
         "last": last,  # the first moment of the time control at which the flow has ended
         "times": [float(f"{time:.5g}") for time in trained.run.times.tolist()],
         "x": moved[:, :, 0].tolist(),
@@ -107,23 +121,23 @@ def track(trained: Trained) -> dict[str, Any]:
 
 def grid_times() -> list[float]:
     """The times that the time control stands for: those of the record, whether reached or not."""
-    step = math.log(END / START) / (FRAMES - 1)
-    return [float(f"{START * math.exp(step * k):.5g}") for k in range(FRAMES)]
+    step = math.log(LAST_TIME / FIRST_TIME) / (FRAME_COUNT - 1)
+    return [float(f"{FIRST_TIME * math.exp(step * k):.5g}") for k in range(FRAME_COUNT)]
 
 
-def draw_space(trained: Trained, look: Theme) -> Figure:
+def draw_space(trained: TrainedNetwork, theme: Theme) -> Figure:
     """Neurons at the end of training, data, centres and class averages."""
     last = places(trained)[-1]
     votes = trained.net.votes.detach()[0]
-    colours = [POSITIVE if vote > 0 else NEGATIVE for vote in votes.tolist()]
-    data = [*_neurons(trained, last, colours), *_points(trained), *_known(trained, look)]
+    colours = [POSITIVE_COLOUR if vote > 0 else NEGATIVE_COLOUR for vote in votes.tolist()]
+    data = [*_neurons(trained, last, colours), *_points(trained), *_known(trained, theme)]
     hidden = {"showticklabels": False, "title": {"text": ""}, "showspikes": False, "nticks": 4}
     axis = {**hidden, "range": [-1.15, 1.15], "showbackground": False, "zeroline": False}
     eye = {"x": 1.15, "y": 1.25, "z": 0.75} if trained.setup.dim == 3 else {"x": 1.5, "y": 0.7}
     layout = {
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": True,
-        "annotations": [power_note(trained.setup.p, look)],
+        "annotations": [power_note(trained.setup.p, theme)],
         "legend": {
             "orientation": "h",
             "y": 0,
@@ -139,10 +153,10 @@ def draw_space(trained: Trained, look: Theme) -> Figure:
             "uirevision": f"scene {trained.setup.dim == 3}",
         },
     }
-    return themed({"data": data, "layout": layout}, look)
+    return themed({"data": data, "layout": layout}, theme)
 
 
-def _neurons(trained: Trained, last: Tensor, colours: list[str]) -> list[dict[str, Any]]:
+def _neurons(trained: TrainedNetwork, last: Tensor, colours: list[str]) -> list[dict[str, Any]]:
     """The two traces that the browser moves: rays and their tips."""
     names, rows = directions(trained.mixture)
     best = cosines(trained.net.neurons, rows).max(1)
@@ -173,10 +187,10 @@ def _neurons(trained: Trained, last: Tensor, colours: list[str]) -> list[dict[st
     return [rays, tips]
 
 
-def _points(trained: Trained) -> list[dict[str, Any]]:
+def _points(trained: TrainedNetwork) -> list[dict[str, Any]]:
     found = []
     view = projection(trained.setup).T
-    for sign, colour, name in ((1, POSITIVE, "+"), (-1, NEGATIVE, "−")):
+    for sign, colour, name in ((1, POSITIVE_COLOUR, "+"), (-1, NEGATIVE_COLOUR, "−")):
         own = trained.points.x[trained.points.y == sign].double() @ view
         if len(own) == 0:
             continue
@@ -193,7 +207,7 @@ def _points(trained: Trained) -> list[dict[str, Any]]:
     return found
 
 
-def _known(trained: Trained, look: Theme) -> list[dict[str, Any]]:
+def _known(trained: TrainedNetwork, theme: Theme) -> list[dict[str, Any]]:
     """Centres, with their numbers, and the averages of classes that have several."""
     view = projection(trained.setup).T
     centers = trained.mixture.centers @ view
@@ -205,8 +219,8 @@ def _known(trained: Trained, look: Theme) -> list[dict[str, Any]]:
             **_coordinates(centers),
             "text": [f"μ{subscript(k + 1)}" for k in range(len(centers))],
             "textposition": "top center",
-            "textfont": {"color": look.ink, "size": look.text + 2},
-            "marker": {"color": look.ink, "size": 6, "symbol": "diamond"},
+            "textfont": {"color": theme.ink, "size": theme.text + 2},
+            "marker": {"color": theme.ink, "size": 6, "symbol": "diamond"},
             "hovertemplate": "centre %{text}<extra></extra>",
         }
     ]
@@ -222,9 +236,9 @@ def _known(trained: Trained, look: Theme) -> list[dict[str, Any]]:
                 **_segments(ends),
                 "text": [word for _, name in several for word in ("", f"average {name}", "")],
                 "textposition": "top center",
-                "textfont": {"color": ACCENT, "size": look.text + 1},
-                "line": {"color": ACCENT, "width": 5, "dash": "dash"},
-                "marker": {"color": ACCENT, "size": 4, "symbol": "square"},
+                "textfont": {"color": AVERAGE_COLOUR, "size": theme.text + 1},
+                "line": {"color": AVERAGE_COLOUR, "width": 5, "dash": "dash"},
+                "marker": {"color": AVERAGE_COLOUR, "size": 4, "symbol": "square"},
                 "hovertemplate": "%{text}<extra></extra>",
             }
         )

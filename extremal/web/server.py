@@ -16,22 +16,25 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.serving import BaseWSGIServer, make_server
 
 from extremal import _check
-from extremal.report.html_page import POLICY
-from extremal.web.answer_pool import Pool
+from extremal.report.html_page import CONTENT_POLICY
+from extremal.web.answer_pool import AnswerPool
 from extremal.web.app import dash_app
-from extremal.web.callback_errors import guarded
-from extremal.web.pages.runs_page import Runs
+from extremal.web.callback_errors import errors_as_text
+from extremal.web.pages.runs_page import RunPages
 from extremal.web.stored_runs import FILE_KINDS, file_name
 
 _log = logging.getLogger(__name__)
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-LARGEST = 24_000_000  # bytes of a request: a model file, in the browser's encoding, and some more
+# Names by which this machine calls itself.
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "::1")
+# Bytes of a request: a model file, in the browser's encoding, and some more.
+REQUEST_BYTES = 24_000_000
 # The report's own policy; the frame that it is shown in is ours, and it may not act as one of us.
-REPORT_POLICY = f"{POLICY}; frame-ancestors 'self'; sandbox allow-scripts allow-downloads"
-WAITING = 1024  # connections that may wait to be let in
+REPORT_POLICY = f"{CONTENT_POLICY}; frame-ancestors 'self'; sandbox allow-scripts allow-downloads"
+# Connections that may wait to be let in.
+CONNECTIONS_WAITING = 1024
 
 
-def add_files(app: Dash, runs: Runs) -> None:
+def add_files(app: Dash, runs: RunPages) -> None:
     """Serve files at /download and reports at /report; other sites' pages can't have them made."""
 
     def asked(*names: str) -> list[str | None]:
@@ -71,14 +74,14 @@ def _or_sentence(found: Callable[[], Response]) -> Response:
     def failed(words: str) -> Response:
         return Response(words + "\n", status=404, mimetype="text/plain")
 
-    answer: Response = guarded(failed)(found)()
+    answer: Response = errors_as_text(failed)(found)()
     return answer
 
 
 def _protect(app: Dash, host: str) -> None:
     """Bounds on requests, and headers that keep everything on this server."""
     server: Any = app.server
-    server.config["MAX_CONTENT_LENGTH"] = LARGEST
+    server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
     policy = (
         "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self'; "
@@ -87,7 +90,7 @@ def _protect(app: Dash, host: str) -> None:
 
     def check_host() -> None:
         name = request.host.rsplit(":", 1)[0].strip("[]")
-        if host in LOOPBACK and name not in LOOPBACK:
+        if host in LOOPBACK_NAMES and name not in LOOPBACK_NAMES:
             abort(403)
 
     def add_headers(response: Response) -> Response:
@@ -113,7 +116,7 @@ def _protect(app: Dash, host: str) -> None:
 
 
 def create_app(
-    out: str | Path = "runs", *, host: str = "127.0.0.1", pool: Pool | None = None
+    out: str | Path = "runs", *, host: str = "127.0.0.1", pool: AnswerPool | None = None
 ) -> Dash:
     """The explorer as a Dash application; `out` is the folder that holds the runs.
 
@@ -121,15 +124,17 @@ def create_app(
     can reach it through a name of its own.
     """
     torch.set_num_threads(1)  # one for each of the pool's threads
-    pool = pool or Pool()
-    stored = Runs(pool, Path(out))
+    pool = pool or AnswerPool()
+    stored = RunPages(pool, Path(out))
     app = dash_app(pool, stored)
     add_files(app, stored)
     _protect(app, host)
     return app
 
 
-def make(host: str, port: int, out: str | Path, pool: Pool | None = None) -> BaseWSGIServer:
+def listening_server(
+    host: str, port: int, out: str | Path, pool: AnswerPool | None = None
+) -> BaseWSGIServer:
     """A server that listens already, with a thread for each request; port 0 takes a free one."""
     _check.integer("port", port, minimum=0)
     _check.require(port < 65536, "port", "be below 65536", port)
@@ -137,7 +142,7 @@ def make(host: str, port: int, out: str | Path, pool: Pool | None = None) -> Bas
     app = create_app(out, host=host, pool=pool)
     try:
         server = make_server(host, port, app.server, threaded=True)
-        server.socket.listen(WAITING)
+        server.socket.listen(CONNECTIONS_WAITING)
         return server
     except SystemExit as error:  # what werkzeug makes of a port that is taken
         raise ValueError(f"port must be free on {host}, got {port}") from error
@@ -150,7 +155,7 @@ def serve(
     host: str, port: int, out: str | Path, *, browse: bool, tell: Callable[[str], None]
 ) -> None:
     """Serve until Ctrl-C; `tell` is told the address, and with `browse` a browser is."""
-    server = make(host, port, out)
+    server = listening_server(host, port, out)
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{server.server_port}/"
     tell(f"{address}  (Ctrl-C ends it)")

@@ -25,7 +25,8 @@ from extremal.report.panel_style import headings, panels_of
 from extremal.report.report_files import csv_bytes
 from extremal.report.verdict_table import verdict, verdicts
 
-RUNNING = 120.0  # seconds since the last trial ended, within which a run is surely running
+# Seconds since the last trial ended, within which a run is surely running.
+RUNNING_SECONDS = 120.0
 # Kinds of files that can be had of a run: the type that a browser is told, and words for a link.
 FILE_KINDS = {
     "csv": ("text/csv", "Claims, CSV"),
@@ -34,16 +35,18 @@ FILE_KINDS = {
     "png": ("image/png", "Figure, PNG"),
     "pdf": ("application/pdf", "Figure, PDF"),
 }
+# Columns of the file of claims, ours against published.
 CLAIM_COLUMNS = (
     *("quantity", "published", "ours", "low", "high", "tolerance", "rule", "n", "source"),
     "verdict",
 )
+# Columns of the file of everything that is drawn.
 CURVE_COLUMNS = ("panel", "series", "x", "y", "low", "high")
 _drawing = threading.Lock()  # matplotlib's fonts and parameters are shared by all threads
 
 
 @dataclass(frozen=True)
-class Row:
+class RunRow:
     """One experiment at one scale, and how far it has come."""
 
     name: str
@@ -57,7 +60,7 @@ class Row:
     quiet: float = 0.0  # seconds since the last trial of one that is not done
 
 
-def listing(out: Path) -> list[Row]:
+def listing(out: Path) -> list[RunRow]:
     """Every stored run: those of the run folder, then shipped results of what was not run."""
     rows = []
     for name in experiments.names():
@@ -70,7 +73,7 @@ def listing(out: Path) -> list[Row]:
     return rows
 
 
-def _of_run(experiment: experiments.Experiment, scale: str, out: Path) -> Row:
+def _of_run(experiment: experiments.Experiment, scale: str, out: Path) -> RunRow:
     """Counts by the files that are there, which is fast; claims once all trials are done."""
     written = _written(experiment, scale, out)
     total, done = len(written), sum(at > 0 for at in written)
@@ -78,8 +81,8 @@ def _of_run(experiment: experiments.Experiment, scale: str, out: Path) -> Row:
     if done == total and path.is_file():
         return _of_summary(experiments.load_summary(path), "done")
     quiet = max(time.time() - max(written, default=0.0), 0.0)
-    status = "running" if quiet < RUNNING and done < total else "begun"
-    return Row(experiment.name, experiment.title, scale, status, done, total, None, None, quiet)
+    status = "running" if quiet < RUNNING_SECONDS and done < total else "begun"
+    return RunRow(experiment.name, experiment.title, scale, status, done, total, None, None, quiet)
 
 
 def _written(experiment: experiments.Experiment, scale: str, out: Path) -> list[float]:
@@ -108,10 +111,10 @@ def _time(path: Path) -> float:
         return 0.0
 
 
-def _of_summary(summary: Mapping[str, Any], status: str) -> Row:
+def _of_summary(summary: Mapping[str, Any], status: str) -> RunRow:
     words = verdicts(summary)
     counts = summary["trials"]
-    return Row(
+    return RunRow(
         summary["experiment"],
         summary["title"],
         summary["scale"],

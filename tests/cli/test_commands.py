@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from extremal.cli.main import COMMANDS, imported_command, main
+from extremal.cli.main import COMMAND_LINES, imported_command, main
 from extremal.experiments import Outcome, Store, get, names
 
 FAST = "min-vidal-2024/figure-7"
@@ -50,7 +50,7 @@ def test_version_and_help(here):
 
 
 def test_the_list_of_commands_says_what_their_own_help_says():
-    for name, (_, line) in COMMANDS.items():
+    for name, (_, line) in COMMAND_LINES.items():
         first = imported_command(name).help.split("\n\n")[0]
         assert " ".join(first.split()) == line, name
 

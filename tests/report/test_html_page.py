@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from extremal.report import save_figure, write_page, write_report
-from extremal.report.html_page import ASSETS, page
-from extremal.report.plotly_panels import figures
+from extremal.report.html_page import ASSETS_FOLDER, report_html
+from extremal.report.plotly_panels import plotly_figures
 from tests.report.helpers_summaries import line_panel, make_summary
 
-STYLE, SCRIPT = (ASSETS.joinpath(f"report.{end}").read_text() for end in ("css", "js"))
+STYLE, SCRIPT = (ASSETS_FOLDER.joinpath(f"report.{end}").read_text() for end in ("css", "js"))
 
 VOID = {"meta", "img", "link", "br", "hr", "input"}
 
@@ -52,7 +52,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def text() -> str:
-    return page(make_summary(), picture=b"png")
+    return report_html(make_summary(), picture=b"png")
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,7 @@ def test_plotly_is_inside_once_and_panels_are_the_figures(text: str) -> None:
     assert text.count("* plotly.js v") == 1
     found = re.search(r'<script type="application/json" id="panels">(.*?)</script>', text, re.S)
     assert found is not None
-    assert json.loads(found[1]) == figures(make_summary())
+    assert json.loads(found[1]) == plotly_figures(make_summary())
 
 
 def test_the_page_says_everything(outline: Outline) -> None:
@@ -145,14 +145,14 @@ def test_hostile_text_stays_text() -> None:
         row["name"] = row["value"] = row["note"] = bad
     for row in summary["failures"]:
         row["reason"], row["params"] = bad, {bad: bad}
-    hostile = Outline(page(summary, picture=b"png"))
+    hostile = Outline(report_html(summary, picture=b"png"))
     assert [image.get("onerror") for image in hostile.named("img")] == [None]
     assert len(hostile.named("script")) == 3
     assert bad in hostile.inside("h1")
 
 
 def test_without_claims_and_failures_their_tables_are_absent() -> None:
-    text = page({**make_summary(), "rows": [], "failures": []}, picture=b"png")
+    text = report_html({**make_summary(), "rows": [], "failures": []}, picture=b"png")
     assert "Ours against published" not in text
     assert "No published value to compare with" in text
     assert text.count("<table") == 1
@@ -164,7 +164,7 @@ def test_bands_are_explained_where_there_are_any(text: str) -> None:
         for series in panel.get("series", ()):
             series["n"] = 1
     assert "bands and bars from minimum" in text
-    assert "bands and bars from minimum" not in page(summary, picture=b"png")
+    assert "bands and bars from minimum" not in report_html(summary, picture=b"png")
 
 
 def contrast(one: str, other: str) -> float:

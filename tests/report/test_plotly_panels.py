@@ -10,8 +10,8 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from extremal.report.panel_style import CYCLE
-from extremal.report.plotly_panels import figures
+from extremal.report.panel_style import CURVE_COLOURS
+from extremal.report.plotly_panels import plotly_figures
 from tests.report.helpers_summaries import (
     distance_panel,
     heat_panel,
@@ -24,11 +24,11 @@ from tests.report.helpers_summaries import (
 
 
 def made(*panels: dict[str, Any]) -> list[dict[str, Any]]:
-    return figures({"panels": list(panels)})
+    return plotly_figures({"panels": list(panels)})
 
 
 def test_plotly_accepts_each_panel_and_json_holds_it(summary: dict[str, Any]) -> None:
-    found = figures(summary)
+    found = plotly_figures(summary)
     assert len(found) == len(summary["panels"])
     for figure in found:
         go.Figure(figure)  # raises on an unknown property
@@ -44,7 +44,7 @@ def test_curves_and_bands_are_the_series() -> None:
         assert (low["y"], high["y"]) == (series["low"], series["high"])
         assert high["fill"] == "tonexty"
         assert curve["name"] == series["label"]
-        assert curve["line"]["color"] == CYCLE[index]
+        assert curve["line"]["color"] == CURVE_COLOURS[index]
 
 
 def test_points_that_are_not_joined_have_bars_in_place_of_bands() -> None:

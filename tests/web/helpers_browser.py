@@ -14,7 +14,7 @@ from pathlib import Path
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from extremal.web import make
+from extremal.web import listening_server
 
 ARGUMENTS = (
     "--headless=new",
@@ -46,7 +46,7 @@ def may_skip() -> bool:
 @contextmanager
 def served(out: Path) -> Iterator[str]:
     """The explorer on a free port of loopback: its address."""
-    server = make("127.0.0.1", 0, out)
+    server = listening_server("127.0.0.1", 0, out)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

@@ -10,9 +10,9 @@ import torch
 
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
-from extremal.web.answer_pool import Busy, Deadline, Pool, Superseded, TooLong, weigh
+from extremal.web.answer_pool import AnswerPool, Busy, Deadline, Superseded, TooLong, size_in_bytes
 from extremal.web.pages import playground_answers
-from extremal.web.playground_settings import Setup
+from extremal.web.playground_settings import PlaygroundSettings
 
 WAIT = 30.0  # seconds, for what happens at once unless something is wrong
 
@@ -34,7 +34,7 @@ class Gate:
 class Asking(threading.Thread):
     """Somebody who asks in a thread of its own, and what came of it."""
 
-    def __init__(self, pool: Pool, key, work, asker=None, turn=0) -> None:
+    def __init__(self, pool: AnswerPool, key, work, asker=None, turn=0) -> None:
         super().__init__(daemon=True)
         self.result = self.error = None
         self._ask = lambda: pool.ask(key, work, asker=asker, turn=turn)
@@ -66,7 +66,7 @@ def test_equal_questions_are_answered_once(pool):
     gate.opened.set()
     assert [person.done().result for person in people] == [1] * 5
     assert pool.ask("same", gate.work) == 1
-    assert pool.counts() == {"kept": 1, "bytes": weigh(1), "jobs": 0}
+    assert pool.counts() == {"kept": 1, "bytes": size_in_bytes(1), "jobs": 0}
 
 
 def test_who_asks_again_gives_up_what_waits(pool):
@@ -107,7 +107,9 @@ def test_a_slow_older_move_does_not_cancel_a_newer_one(pool, monkeypatch):
         playground_answers, "train_flow", lambda setup, deadline: (slow.work(deadline), setup.p)[1]
     )
     monkeypatch.setattr(playground_answers, "_drawn", lambda setup, found, look: ("drawn", *found))
-    pool.ask(Setup(p=2.0), lambda _: 2.0)  # somebody has asked for the newer one's network
+    pool.ask(
+        PlaygroundSettings(p=2.0), lambda _: 2.0
+    )  # somebody has asked for the newer one's network
     play, came = playground_answers.Playground(pool), {}
 
     def show(p: float, turn: int) -> None:
@@ -144,14 +146,16 @@ def test_an_old_answer_is_replaced_in_place(pool):
 
 def test_bytes_are_those_of_tensors_text_and_what_is_made_of_them():
     numbers = torch.zeros(1000, dtype=torch.float64)
-    assert weigh(numbers) == pytest.approx(8000, abs=1000)
+    assert size_in_bytes(numbers) == pytest.approx(8000, abs=1000)
     held = {"x": [numbers, (numbers,)], "words": "w" * 5000, 1: None}
-    assert weigh(held) == pytest.approx(21_000, rel=0.15)
-    assert weigh(Dataset(numbers[:, None], torch.ones(1000))) == pytest.approx(16_000, rel=0.25)
+    assert size_in_bytes(held) == pytest.approx(21_000, rel=0.15)
+    assert size_in_bytes(Dataset(numbers[:, None], torch.ones(1000))) == pytest.approx(
+        16_000, rel=0.25
+    )
     generator = torch.Generator().manual_seed(0)
     net = PReLUNet(100, 50, 2.0, init=Gaussian(0.1), generator=generator)
-    assert weigh(net) == pytest.approx(4 * 50 * 101, rel=0.2)
-    assert weigh(list(range(1000, 11_000))) == pytest.approx(360_000, rel=0.05)
+    assert size_in_bytes(net) == pytest.approx(4 * 50 * 101, rel=0.2)
+    assert size_in_bytes(list(range(1000, 11_000))) == pytest.approx(360_000, rel=0.05)
 
 
 def test_what_runs_goes_on_and_is_kept(pool):
@@ -179,7 +183,7 @@ def test_others_still_get_what_somebody_gave_up(pool):
 
 
 def test_too_many_questions_are_refused():
-    pool, gate = Pool(workers=1, waiting=2), Gate()
+    pool, gate = AnswerPool(workers=1, waiting=2), Gate()
     people = [Asking(pool, k, gate.work) for k in range(2)]
     until(lambda: pool.counts()["jobs"] == 2)
     with pytest.raises(Busy, match="try again"):
@@ -191,7 +195,7 @@ def test_too_many_questions_are_refused():
 
 
 def test_an_answer_may_not_take_for_ever():
-    pool = Pool(workers=1, seconds=0.05)
+    pool = AnswerPool(workers=1, seconds=0.05)
 
     def endless(deadline: Deadline) -> None:
         while True:
@@ -204,7 +208,7 @@ def test_an_answer_may_not_take_for_ever():
 
 
 def test_the_last_answers_are_kept_within_bounds():
-    pool = Pool(workers=1, answers=3, most=100)
+    pool = AnswerPool(workers=1, answers=3, most=100)
     for key in range(5):
         pool.ask(key, lambda _, key=key: key, size=lambda _: 10)
     assert pool.counts() == {"kept": 3, "bytes": 30, "jobs": 0}

@@ -26,17 +26,23 @@ from extremal.models import Gaussian, PReLUNet
 from extremal.web import create_app, image_attacks, stored_runs
 from extremal.web.answer_pool import Busy, Deadline, Superseded
 from extremal.web.app import _not_found, _Pages
-from extremal.web.callback_errors import SORRY, guarded
-from extremal.web.image_attacks import Own, Shot, look_at, read_shot, read_shot_link
+from extremal.web.callback_errors import INTERNAL_ERROR_SENTENCE, errors_as_text
+from extremal.web.image_attacks import (
+    ImageQuestion,
+    UploadedNetworks,
+    network_answer,
+    read_question,
+    read_question_link,
+)
 from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
 from extremal.web.pages.playground_answers import broken
 from extremal.web.playground_charts import draw_curve
-from extremal.web.playground_settings import Probe, Setup
-from extremal.web.playground_training import regions
+from extremal.web.playground_settings import PlanePoint, PlaygroundSettings
+from extremal.web.playground_training import decision_regions
 from extremal.web.stored_runs import FILE_KINDS, changed, detail, drawn_file, listing, made_file
-from extremal.web.theme import theme
+from extremal.web.theme import read_theme
 
-OURS = SORRY.partition("{")[0]
+OURS = INTERNAL_ERROR_SENTENCE.partition("{")[0]
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
 PLAIN |= st.floats(allow_subnormal=False)
 ANYTHING = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
@@ -48,10 +54,12 @@ def mappings(*names: str) -> st.SearchStrategy:
     return st.dictionaries(st.sampled_from(names), good | ANYTHING) | ANYTHING
 
 
-SETUPS = mappings("p", "beside", "positive", "negative", "spread", "init", "width", "seed", "loss")
+SETUPS = mappings(
+    "p", "second_p", "positive", "negative", "spread", "init", "width", "seed", "loss"
+)
 SHOT = {
-    "data": st.sampled_from(image_attacks.DATA),
-    "index": st.integers(0, image_attacks.COUNT - 1),
+    "data": st.sampled_from(image_attacks.IMAGE_DATA_SETS),
+    "index": st.integers(0, image_attacks.CHOOSABLE_IMAGES - 1),
     "norm": st.sampled_from(["l1", "l2", "linf"]),
     "radius": st.sampled_from([0, 0.01, 0.5]),
 }
@@ -75,7 +83,7 @@ class Fixed:
         self.answer = answer
 
     def ask(self, key, work, **_):
-        return self.answer if isinstance(key, Setup) else work(Deadline(300.0))
+        return self.answer if isinstance(key, PlaygroundSettings) else work(Deadline(300.0))
 
 
 class Refusing:
@@ -90,7 +98,9 @@ class Passing:
 
     def __init__(self) -> None:
         self.kept, self.count = {}, 0
-        x = torch.rand(image_attacks.COUNT, 784, generator=torch.Generator().manual_seed(1))
+        x = torch.rand(
+            image_attacks.CHOOSABLE_IMAGES, 784, generator=torch.Generator().manual_seed(1)
+        )
         self.images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
 
     def ask(self, key, work, **_):
@@ -106,7 +116,7 @@ class Passing:
 
 def answered(callback, *values):
     """What a guarded callback returns: its message where it failed, else ''."""
-    found = guarded(lambda words: (words,))(callback)(*values)
+    found = errors_as_text(lambda words: (words,))(callback)(*values)
     words = found[0] if len(found) == 1 else ""
     assert OURS not in words, words
     return words
@@ -126,7 +136,7 @@ def test_the_playground(fixed, values, look, asker):
 @given(SETUPS, THEMES, ANYTHING)
 @settings(quick, max_examples=25)
 def test_the_test_points(fixed, values, look, asker):
-    answered(playground_answers.Playground(fixed).survive, values, look, asker)
+    answered(playground_answers.Playground(fixed).attack_and_certify, values, look, asker)
 
 
 @given(SETUPS, PROBES, THEMES, ANYTHING)
@@ -167,7 +177,7 @@ def test_the_upload(contents):
 @given(ANYTHING, mappings("by", "down"), ANYTHING)
 @settings(quick, max_examples=25)
 def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
-    stored = runs_page.Runs(Fixed(None), tmp_path)
+    stored = runs_page.RunPages(Fixed(None), tmp_path)
     stored._pool.ask = lambda *_, **__: listed
     assert answered(stored.rows, words, order, ticks) == ""
 
@@ -175,7 +185,7 @@ def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
 @given(RUN)
 @settings(quick, max_examples=40)
 def test_one_run(passing, values):
-    stored, refusing = (runs_page.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
+    stored, refusing = (runs_page.RunPages(pool, Path("nowhere")) for pool in (passing, Refusing()))
     answered(stored.refresh, None, values)
     answered(refusing.refresh, None, values)
 
@@ -197,8 +207,8 @@ def test_every_address(pages, path, search):
 
 @pytest.fixture(scope="module")
 def pages(passing):
-    made = (runs_page.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
-    return [guarded(_not_found)(_Pages(stored)) for stored in made]
+    made = (runs_page.RunPages(pool, Path("nowhere")) for pool in (passing, Refusing()))
+    return [errors_as_text(_not_found)(_Pages(stored)) for stored in made]
 
 
 @given(RUN, st.sampled_from([*FILE_KINDS, "exe", ""]) | st.text(max_size=9))
@@ -243,7 +253,7 @@ def test_our_own_mistakes_are_logged_and_not_shown(caplog):
         raise KeyError("secret")
 
     with caplog.at_level(logging.ERROR):
-        words = guarded(str)(broken)()
+        words = errors_as_text(str)(broken)()
     assert words.startswith(OURS)
     assert "KeyError" in words
     assert "secret" not in words
@@ -255,7 +265,7 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
         raise Superseded
 
     with pytest.raises(PreventUpdate):
-        guarded(str)(given_up)()
+        errors_as_text(str)(given_up)()
 
 
 def test_a_good_question_is_drawn(fixed, answers):
@@ -263,14 +273,16 @@ def test_a_good_question_is_drawn(fixed, answers):
     assert shown[2] == "stage"
     assert "p = 1: of 33 neurons" in str(shown[5])
     assert "OrthonormalMixture(dim=4" in shown[6]
-    both = playground_answers.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
+    both = playground_answers.Playground(fixed).show({"p": 1, "second_p": 3}, "dark", "me")
     assert both[2] == "stage two"
     assert len(both[8]) == 2
     plane = playground_answers.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
-    told = regions(answers[1.0].trained, Probe(2, 3), Deadline(300.0))
+    told = decision_regions(answers[1.0].trained, PlanePoint(2, 3), Deadline(300.0))
     assert f"{told.radius:.3f}" in str(plane[2])
-    curve, words, message = playground_answers.Playground(fixed).survive({}, "dark", "me")
-    assert curve == draw_curve([answers[1.0]], theme("dark"))
+    curve, words, message = playground_answers.Playground(fixed).attack_and_certify(
+        {}, "dark", "me"
+    )
+    assert curve == draw_curve([answers[1.0]], read_theme("dark"))
     assert broken(answers[1.0]) in str(words)
     assert message == ""
 
@@ -279,7 +291,7 @@ def test_bad_links_are_explained_in_the_page():
     page = str(playground_page.page("?p=17"))
     assert "This link can't be followed as it is: p must be" in page
     assert "This link can't be followed as it is: norm must be" in str(images_page.page("?norm=l7"))
-    gone = str(runs_page.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
+    gone = str(runs_page.RunPages(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
     assert "unknown experiment" in gone
 
 
@@ -297,7 +309,7 @@ def sent(data: bytes) -> str:
 
 def test_a_network_of_ones_own(tmp_path):
     network().save(tmp_path / "net.safetensors")
-    own = Own()
+    own = UploadedNetworks()
     key = own.add(sent((tmp_path / "net.safetensors").read_bytes()))
     assert torch.equal(own.get(key).neurons, network().neurons)
     with pytest.raises(ValueError, match="chosen again"):
@@ -308,13 +320,13 @@ def test_a_network_of_ones_own(tmp_path):
 def test_a_network_for_something_else_is_refused(tmp_path, outputs, dim):
     network(outputs, dim).save(tmp_path / "net.safetensors")
     with pytest.raises(ValueError, match="784 inputs, 10 outputs"):
-        Own().add(sent((tmp_path / "net.safetensors").read_bytes()))
+        UploadedNetworks().add(sent((tmp_path / "net.safetensors").read_bytes()))
 
 
 def test_large_files_are_refused(monkeypatch):
-    monkeypatch.setattr(image_attacks, "FILE", 100)
+    monkeypatch.setattr(image_attacks, "FILE_BYTES", 100)
     with pytest.raises(ValueError, match="at most 0 MB"):
-        Own().add(sent(b"0" * 1000))
+        UploadedNetworks().add(sent(b"0" * 1000))
 
 
 def test_few_files_are_read_at_a_time(monkeypatch):
@@ -325,8 +337,8 @@ def test_few_files_are_read_at_a_time(monkeypatch):
         assert opened.wait(30.0)
         return network()
 
-    monkeypatch.setattr(image_attacks, "_read", slow)
-    own = Own()
+    monkeypatch.setattr(image_attacks, "_read_network", slow)
+    own = UploadedNetworks()
     own._reading = threading.Semaphore(1)
     first = threading.Thread(target=own.add, args=(sent(b"first"),))
     first.start()
@@ -350,7 +362,7 @@ def test_whoever_looks_at_an_image_looks_at_the_clock(norm):
             self.count += 1
 
     deadline = Counted(1.0)
-    look_at("yours", network(), images, Shot(norm=norm, radius=0.1), deadline)
+    network_answer("yours", network(), images, ImageQuestion(norm=norm, radius=0.1), deadline)
     assert deadline.count >= 3  # in the attack, in the smallest one, in the certificate
 
 
@@ -358,8 +370,8 @@ def test_an_image_is_attacked_within_its_ball_and_box():
     x = torch.rand(4, 784, generator=torch.Generator().manual_seed(1))
     net = network().float()
     y = net(x).argmax(1).detach()
-    shot = Shot(index=2, norm="l2", radius=2.0)
-    seen = look_at("yours", net, Dataset(x, y, box=(0.0, 1.0)), shot, Deadline(300.0))
+    shot = ImageQuestion(index=2, norm="l2", radius=2.0)
+    seen = network_answer("yours", net, Dataset(x, y, box=(0.0, 1.0)), shot, Deadline(300.0))
     assert float((seen.x_adv - x[2]).norm()) <= 2.0 * (1 + 1e-5)
     assert float(seen.x_adv.min()) >= 0.0
     assert float(seen.x_adv.max()) <= 1.0
@@ -370,16 +382,16 @@ def test_an_image_is_attacked_within_its_ball_and_box():
 
 
 def test_the_usual_radius_depends_on_the_norm():
-    assert read_shot({"norm": "linf"}).radius == 0.1
-    assert read_shot_link("?data=fashion-mnist&index=7&norm=l1&radius=3") == Shot(
+    assert read_question({"norm": "linf"}).radius == 0.1
+    assert read_question_link("?data=fashion-mnist&index=7&norm=l1&radius=3") == ImageQuestion(
         "fashion-mnist", 7, "l1", 3.0
     )
     for bad in ("?index=300", "?radius=-1", "?radius=7", "?norm=l7", "?data=cifar10"):
         with pytest.raises(ValueError, match="must"):
-            read_shot_link(bad)
+            read_question_link(bad)
     for name in ("data", "index", "norm", "radius"):
         with pytest.raises(ValueError, match=f"{name} must"):
-            read_shot({name: None})
+            read_question({name: None})
 
 
 def test_images_that_are_not_here_are_not_fetched(monkeypatch, tmp_path):
@@ -514,7 +526,7 @@ def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
         counts = {"done": done, "failed": 0, "total": 2}
         monkeypatch.setattr(runs_page, "detail", lambda *_: {**summary, "trials": counts})
 
-    stored = runs_page.Runs(Fixed(None), tmp_path)
+    stored = runs_page.RunPages(Fixed(None), tmp_path)
     at(1)
     shown = str(stored.page("?name=demo&scale=quick"))
     assert "src='/report?name=demo&scale=quick&ended=1'" in shown
@@ -522,7 +534,7 @@ def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
     which = {"name": "demo", "scale": "quick", "ended": 1}
     assert set(stored.refresh(1, which)) == {no_update}
     at(2)
-    fresh = dict(zip(runs_page.CHANGING, stored.refresh(2, which), strict=True))
+    fresh = dict(zip(runs_page.CHANGING_PLACES, stored.refresh(2, which), strict=True))
     assert fresh["report"] == "/report?name=demo&scale=quick&ended=2"
     assert fresh["which"] == {**which, "ended": 2}
     assert fresh["still"]  # and is not looked at any more

@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from extremal.web.playground_settings import (
-    BOUNDS,
     LONGEST_LINK,
-    REACH,
-    WHOLE,
-    Probe,
-    Setup,
+    PLANE_REACH,
+    SETTING_BOUNDS,
+    WHOLE_NUMBERS,
+    PlanePoint,
+    PlaygroundSettings,
     link,
     read_link,
-    read_probe,
-    read_setup,
-    usual_probe,
+    read_plane_point,
+    read_settings,
+    usual_plane_point,
 )
 
 
@@ -30,72 +30,74 @@ def reals(low: float, high: float) -> st.SearchStrategy:
 
 
 def values(name: str) -> st.SearchStrategy:
-    bound = BOUNDS[name]
-    if name in WHOLE:
+    bound = SETTING_BOUNDS[name]
+    if name in WHOLE_NUMBERS:
         return st.integers(int(bound.low), int(bound.high))
     return reals(bound.low, bound.high)
 
 
 SETUPS = st.builds(
-    Setup,
+    PlaygroundSettings,
     loss=st.sampled_from(["exp", "logistic"]),
-    beside=st.none() | values("p"),
-    **{name: values(name) for name in BOUNDS},
+    second_p=st.none() | values("p"),
+    **{name: values(name) for name in SETTING_BOUNDS},
 )
 
 
 @given(SETUPS, st.data())
 def test_a_link_says_the_same_again(setup, data):
     centres = data.draw(st.permutations(range(1, setup.count + 1)))[:2]
-    places = reals(-REACH, REACH)
-    probe = Probe(*centres, data.draw(places), data.draw(places))
+    places = reals(-PLANE_REACH, PLANE_REACH)
+    probe = PlanePoint(*centres, data.draw(places), data.draw(places))
     assert read_link(link(setup, probe)) == (setup, probe)
 
 
 def test_the_usual_set_up_has_the_shortest_link():
-    assert link(Setup(), Probe()) == ""
-    assert read_link("") == read_link(None) == (Setup(), Probe())
-    assert link(Setup(p=3.0), Probe()) == "?p=3.0"
+    assert link(PlaygroundSettings(), PlanePoint()) == ""
+    assert read_link("") == read_link(None) == (PlaygroundSettings(), PlanePoint())
+    assert link(PlaygroundSettings(p=3.0), PlanePoint()) == "?p=3.0"
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", SETTING_BOUNDS)
 def test_the_bounds_are_allowed_and_nothing_beyond(name):
-    bound = BOUNDS[name]
+    bound = SETTING_BOUNDS[name]
     for value in (bound.low, bound.high):
-        assert getattr(read_setup({name: value}), name) == value
-        assert getattr(read_setup({name: str(value)}), name) == value
+        assert getattr(read_settings({name: value}), name) == value
+        assert getattr(read_settings({name: str(value)}), name) == value
     for value in (bound.low - bound.step, bound.high + bound.step, math.nan, math.inf, "many", []):
         with pytest.raises(ValueError, match=name):
-            read_setup({name: value})
+            read_settings({name: value})
 
 
 def test_whole_numbers_are_whole():
     with pytest.raises(ValueError, match=r"width must be a whole number from 4 to 300, got 60\.5"):
-        read_setup({"width": 60.5})
+        read_settings({"width": 60.5})
 
 
 def test_what_is_missing_is_as_usual():
-    assert read_setup({"loss": "logistic", "beside": None}) == Setup(loss="logistic")
-    assert read_probe({}, Setup()) == Probe()
+    assert read_settings({"loss": "logistic", "second_p": None}) == PlaygroundSettings(
+        loss="logistic"
+    )
+    assert read_plane_point({}, PlaygroundSettings()) == PlanePoint()
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_what_is_there_without_a_value_is_no_default(nothing):
-    for name in BOUNDS:
+    for name in SETTING_BOUNDS:
         with pytest.raises(ValueError, match=rf"^{name} must be a number, got nothing$"):
-            read_setup({name: nothing})
+            read_settings({name: nothing})
     with pytest.raises(ValueError, match="loss must be one of"):
-        read_setup({"loss": nothing})
+        read_settings({"loss": nothing})
     with pytest.raises(ValueError, match="up must be a number, got nothing"):
-        read_probe({"up": nothing}, Setup())
+        read_plane_point({"up": nothing}, PlaygroundSettings())
 
 
 @pytest.mark.parametrize(("positive", "negative"), [(1, 1), (2, 2), (6, 1)])
 def test_the_usual_plane_is_between_the_classes(positive, negative):
-    setup = Setup(positive=positive, negative=negative)
-    probe = read_probe({}, setup)
+    setup = PlaygroundSettings(positive=positive, negative=negative)
+    probe = read_plane_point({}, setup)
     assert (probe.first, probe.second) == (1, positive + 1)
-    assert link(setup, probe) == link(setup, usual_probe(setup))
+    assert link(setup, probe) == link(setup, usual_plane_point(setup))
     assert "second" not in link(setup, probe)
 
 
@@ -119,14 +121,20 @@ def test_bad_links_say_what_is_wrong(search, words):
         read_link(search)
 
 
-@given(st.dictionaries(st.sampled_from([field.name for field in fields(Setup)]), st.text()))
+@given(
+    st.dictionaries(
+        st.sampled_from([field.name for field in fields(PlaygroundSettings)]), st.text()
+    )
+)
 def test_text_is_a_set_up_or_a_value_error(given_values):
     setup = None
     with contextlib.suppress(ValueError):
-        setup = read_setup(given_values)
+        setup = read_settings(given_values)
     assert setup is None or setup.dim == max(3, setup.count)
 
 
 def test_two_problems_to_compare():
-    first, second = Setup(p=1.0, beside=3.0).problems()
-    assert (first, second) == (Setup(p=1.0), Setup(p=3.0))
+    both = PlaygroundSettings(p=1.0, second_p=3.0)
+    assert read_link("?beside=3")[0] == both  # a link of an earlier version
+    first, second = both.problems()
+    assert (first, second) == (PlaygroundSettings(p=1.0), PlaygroundSettings(p=3.0))

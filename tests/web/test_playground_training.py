@@ -12,8 +12,8 @@ from extremal.models import PReLUNet, float64_copy, margin
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import Deadline, Superseded
 from extremal.web.pages.playground_answers import broken, followed, headline, recipe, told_regions
-from extremal.web.playground_settings import Probe, Setup
-from extremal.web.playground_training import directions, regions, train_answer, train_flow
+from extremal.web.playground_settings import PlanePoint, PlaygroundSettings
+from extremal.web.playground_training import decision_regions, directions, train_flow
 
 
 def test_with_p_1_neurons_follow_averages_and_half_break_at_one_over_root_k(answers):
@@ -48,7 +48,7 @@ def test_shares_of_what_is_followed_add_up(answers):
 
 
 def test_the_only_centre_of_a_class_is_named_once():
-    setup = Setup(positive=2, negative=1, width=12)
+    setup = PlaygroundSettings(positive=2, negative=1, width=12)
     found = train_flow(setup, Deadline(300.0))
     names, rows = directions(found.mixture)
     assert names[0] == "average of class +"
@@ -59,7 +59,7 @@ def test_the_only_centre_of_a_class_is_named_once():
 
 @pytest.mark.parametrize("p", [1.0, 3.0])
 def test_the_copied_lines_compute_the_same_numbers(answers, p):
-    text = recipe(Setup(p=p))
+    text = recipe(PlaygroundSettings(p=p))
     assert len(text.splitlines()) == 10
     scope, out = {}, io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -75,7 +75,7 @@ def test_the_copied_lines_compute_the_same_numbers(answers, p):
 
 
 def test_the_lines_of_a_comparison_are_a_loop():
-    text = recipe(Setup(p=1.0, beside=2.5, loss="logistic", init=-7, seed=12))
+    text = recipe(PlaygroundSettings(p=1.0, second_p=2.5, loss="logistic", init=-7, seed=12))
     lines = text.splitlines()
     assert len(lines) == 11
     assert lines[1] == "for p in (1.0, 2.5):"
@@ -88,13 +88,13 @@ def test_training_stops_when_nobody_waits():
     deadline = Deadline(300.0)
     deadline.given_up.set()
     with pytest.raises(Superseded):
-        train_answer(Setup(width=4), deadline)
+        train_flow(PlaygroundSettings(width=4), deadline)
 
 
 @pytest.mark.parametrize("p", [1.0, 3.0])
 def test_the_smallest_attack_crosses_the_edge_and_the_ball_does_not(answers, p):
-    answer, probe = answers[p].trained, Probe(1, 3, 0.9, 0.1)
-    found = regions(answer, probe, Deadline(300.0))
+    answer, probe = answers[p].trained, PlanePoint(1, 3, 0.9, 0.1)
+    found = decision_regions(answer, probe, Deadline(300.0))
     assert found.sign == 1
     assert 0.0 < found.certified <= found.radius
     assert found.landed is not None
@@ -111,7 +111,7 @@ def test_the_smallest_attack_crosses_the_edge_and_the_ball_does_not(answers, p):
 
 def test_the_grid_is_the_network_on_the_plane(answers):
     answer = answers[3.0].trained
-    found = regions(answer, Probe(2, 4, 0.0, 1.0), Deadline(300.0))
+    found = decision_regions(answer, PlanePoint(2, 4, 0.0, 1.0), Deadline(300.0))
     for row, column in ((0, 0), (30, 60), (45, 12)):
         across, up = answer.mixture.centers[[1, 3]]
         at = found.axis[column] * across + found.axis[row] * up
@@ -121,6 +121,6 @@ def test_the_grid_is_the_network_on_the_plane(answers):
 
 
 def test_at_the_origin_the_network_is_undecided(answers):
-    found = regions(answers[1.0].trained, Probe(1, 2, 0.0, 0.0), Deadline(300.0))
+    found = decision_regions(answers[1.0].trained, PlanePoint(1, 2, 0.0, 0.0), Deadline(300.0))
     assert (found.sign, found.radius, found.landed) == (0, 0.0, None)
     assert "undecided" in told_regions(found, 1.0)

@@ -16,7 +16,7 @@ from typing import Any
 import nbformat
 from mkdocs.structure.files import File, Files
 
-from extremal.cli.main import COMMANDS, imported_command
+from extremal.cli.main import COMMAND_LINES, imported_command
 from tools.run_notebooks import NOTEBOOKS, markdown
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def on_page_markdown(text: str, page: Any, **_: Any) -> str:
 
 def commands() -> str:
     """Every command with its arguments and options, in Markdown."""
-    described = (_described(imported_command(name), f"extremal {name}") for name in COMMANDS)
+    described = (_described(imported_command(name), f"extremal {name}") for name in COMMAND_LINES)
     return "\n".join(line for lines in described for line in lines)
 
 

@@ -13,24 +13,24 @@ from extremal.attack import NORMS
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.web import controls
-from extremal.web.answer_pool import Deadline, Pool, place_of
-from extremal.web.callback_errors import guarded
+from extremal.web.answer_pool import AnswerPool, Deadline, place_of
+from extremal.web.callback_errors import errors_as_text
 from extremal.web.image_attacks import (
-    COUNT,
-    DATA,
-    FILE,
-    LARGEST,
-    NAMES,
-    POWERS,
-    USUAL,
-    Own,
-    Seen,
-    Shot,
+    CHOOSABLE_IMAGES,
+    CLASS_NAMES,
+    FILE_BYTES,
+    IMAGE_DATA_SETS,
+    LARGEST_RADII,
+    SHIPPED_POWERS,
+    USUAL_RADII,
+    ImageQuestion,
+    NetworkAnswer,
+    UploadedNetworks,
     grey_png,
     load_images,
-    look_at,
-    read_shot,
-    read_shot_link,
+    network_answer,
+    read_question,
+    read_question_link,
     signed_png,
 )
 from extremal.web.playground_settings import read_turn
@@ -39,20 +39,20 @@ from extremal.web.playground_settings import read_turn
 class Images:
     """The callbacks of the page."""
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool, self._own = pool, Own()
+    def __init__(self, pool: AnswerPool) -> None:
+        self._pool, self._own = pool, UploadedNetworks()
 
     def show(self, values: Any, own: Any, asker: Any) -> tuple[Any, str]:
         """The image and, for each network, the worst image near it."""
-        shot = read_shot(values)
+        shot = read_question(values)
         images = self._images(shot.data)
-        shipped = [f"{shot.data}-p{p}" for p in POWERS]
+        shipped = [f"{shot.data}-p{p}" for p in SHIPPED_POWERS]
         asked = [(name, name, self._shipped(name)) for name in shipped]
         if own:
             asked.append(("your file", str(own), self._own.get(own)))
         seen = []
         for place, (name, key, net) in enumerate(asked):
-            work = functools.partial(look_at, name, net, images, shot)
+            work = functools.partial(network_answer, name, net, images, shot)
             who = place_of(asker, f"image {place}")
             question = ("seen", name, key, shot)
             seen.append(self._pool.ask(question, work, asker=who, turn=read_turn(values)))
@@ -83,9 +83,9 @@ def page(search: str | None) -> Any:
     """The page for a link; where the link can't be read, the usual image and what was wrong."""
     wrong = ""
     try:
-        shot = read_shot_link(search)
+        shot = read_question_link(search)
     except ValueError as error:
-        shot, wrong = Shot(), f"This link can't be followed as it is: {error}."
+        shot, wrong = ImageQuestion(), f"This link can't be followed as it is: {error}."
     return html.Div(
         [
             html.H1("What it takes to fool a network"),
@@ -101,29 +101,36 @@ def page(search: str | None) -> Any:
             html.Div(id="seen", **controls.aria(live="polite")),
             dcc.Store(id="shot"),
             dcc.Store(id="own"),
-            dcc.Store(id="usual-radii", data={"usual": USUAL, "largest": LARGEST}),
+            dcc.Store(id="usual-radii", data={"usual": USUAL_RADII, "largest": LARGEST_RADII}),
         ],
         className="plain images",
     )
 
 
-def _controls(shot: Shot) -> Any:
+def _controls(shot: ImageQuestion) -> Any:
     def radios(ident: str, words: str, options: Any, value: str) -> Any:
         chosen = dcc.RadioItems(id=ident, options=list(options), value=value, inline=True)
         return html.Fieldset([html.Legend(words), chosen], className="field")
 
     return html.Section(
         [
-            radios("i-data", "Images", DATA, shot.data),
-            controls.number("i-index", f"Image, 0 to {COUNT - 1}", shot.index, 0, COUNT - 1, 1),
+            radios("i-data", "Images", IMAGE_DATA_SETS, shot.data),
+            controls.number(
+                "i-index",
+                f"Image, 0 to {CHOOSABLE_IMAGES - 1}",
+                shot.index,
+                0,
+                CHOOSABLE_IMAGES - 1,
+                1,
+            ),
             radios("i-norm", "Norm", NORMS, shot.norm),
-            controls.number("i-radius", "Radius", shot.radius, 0, LARGEST[shot.norm], 0.01),
+            controls.number("i-radius", "Radius", shot.radius, 0, LARGEST_RADII[shot.norm], 0.01),
             html.Div(
                 [
                     dcc.Upload(
                         html.Button("Add a model file of yours", type="button"),
                         id="upload",
-                        max_size=FILE,
+                        max_size=FILE_BYTES,
                         accept=".safetensors",
                     ),
                     html.Small(
@@ -138,8 +145,8 @@ def _controls(shot: Shot) -> Any:
     )
 
 
-def _shown(shot: Shot, images: Dataset, seen: list[Seen]) -> Any:
-    x, label = images.x[shot.index], NAMES[shot.data][int(images.y[shot.index])]
+def _shown(shot: ImageQuestion, images: Dataset, seen: list[NetworkAnswer]) -> Any:
+    x, label = images.x[shot.index], CLASS_NAMES[shot.data][int(images.y[shot.index])]
     original = html.Div(
         [
             html.H2("The image"),
@@ -151,8 +158,8 @@ def _shown(shot: Shot, images: Dataset, seen: list[Seen]) -> Any:
     return html.Div([original, *(_network(one, shot, x) for one in seen)], className="networks")
 
 
-def _network(seen: Seen, shot: Shot, x: Any) -> Any:
-    names = NAMES[shot.data]
+def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
+    names = CLASS_NAMES[shot.data]
     title = f"p = {seen.p:g}" + (", your file" if seen.name == "your file" else "")
     verdict = (
         f"Fooled: says {names[seen.said_adv]}"
@@ -219,7 +226,7 @@ def add_callbacks(app: Dash, images: Images) -> None:
         State("session", "data"),
         running=[(Output("busy-images", "hidden"), False, True)],
         prevent_initial_call=True,
-    )(guarded(lambda words: (no_update, words))(images.show))
+    )(errors_as_text(lambda words: (no_update, words))(images.show))
     app.callback(
         Output("own", "data"),
         Output("upload-told", "children"),
@@ -227,7 +234,7 @@ def add_callbacks(app: Dash, images: Images) -> None:
         Input("upload", "contents"),
         State("upload", "filename"),
         prevent_initial_call=True,
-    )(guarded(lambda words: (no_update, no_update, words))(images.upload))
+    )(errors_as_text(lambda words: (no_update, no_update, words))(images.upload))
     app.clientside_callback(
         ClientsideFunction("explorer", "shoot"),
         Output("shot", "data"),

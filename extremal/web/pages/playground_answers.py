@@ -15,28 +15,34 @@ from typing import Any
 from dash import html
 
 from extremal.theory import OPTIMAL_RADIUS, average_radius
-from extremal.web.answer_pool import Pool, place_of
+from extremal.web.answer_pool import AnswerPool, place_of
 from extremal.web.playground_charts import draw_curve, draw_plane, draw_time
-from extremal.web.playground_settings import Setup, read_probe, read_setup, read_turn
-from extremal.web.playground_space import EXACT, PROJECTED, draw_space, track
+from extremal.web.playground_settings import (
+    PlaygroundSettings,
+    read_plane_point,
+    read_settings,
+    read_turn,
+)
+from extremal.web.playground_space import EXACT_VIEW, PROJECTED_VIEW, draw_space, track
 from extremal.web.playground_training import (
-    END,
-    FRAMES,
-    LOSS,
-    START,
-    TEST,
-    TRAIN,
-    Answer,
-    Regions,
-    Trained,
+    FIRST_TIME,
+    FRAME_COUNT,
+    LAST_TIME,
+    LOSS_GOAL,
+    TEST_POINTS,
+    TRAIN_POINTS,
+    DecisionRegions,
+    RadiusBrackets,
+    TrainedNetwork,
+    attack_and_certify,
+    decision_regions,
     directions,
-    regions,
-    survive,
     train_flow,
 )
-from extremal.web.theme import Theme, empty, theme
+from extremal.web.theme import Theme, empty_figure, read_theme
 
-_KINDS = {
+# What a neuron follows, by the first word of a direction's name.
+DIRECTION_KINDS = {
     "average": "a class average",
     "centre": "a subclass centre",
     "only": "the only centre of a class, which is its average too",
@@ -54,7 +60,7 @@ class Followed:
     lowest: float  # cosine
 
 
-def followed(trained: Trained) -> list[Followed]:
+def followed(trained: TrainedNetwork) -> list[Followed]:
     """What the dominant neurons follow, by falling share; those below the threshold come last."""
     found, names = trained.follows, directions(trained.mixture)[0]
     total = float(found.contribution.sum())
@@ -71,20 +77,20 @@ def followed(trained: Trained) -> list[Followed]:
     return sorted(made, key=lambda row: (row.name == "none of these", -row.share))
 
 
-def headline(trained: Trained) -> str:
+def headline(trained: TrainedNetwork) -> str:
     """Who follows what, in a sentence or two."""
     kinds: Counter[str] = Counter()
     for row in followed(trained):
         kinds[row.name.split(" ")[0]] += row.neurons
-    parts = [f"{count} {_verb(count)} {_KINDS[kind]}" for kind, count in kinds.items()]
+    parts = [f"{count} {_verb(count)} {DIRECTION_KINDS[kind]}" for kind, count in kinds.items()]
     total = len(trained.follows.neurons)
     text = f"p = {trained.setup.p:g}: of {_neurons(total)} that matter, {_and(parts)}."
     if not trained.fitted:
-        text += f" The loss has not come down to its goal by flow time {END:g}."
+        text += f" The loss has not come down to its goal by flow time {LAST_TIME:g}."
     return text
 
 
-def broken(answer: Answer) -> str:
+def broken(answer: RadiusBrackets) -> str:
     """Where half of the test points break, in a sentence."""
     setup, text = answer.trained.setup, f"p = {answer.trained.setup.p:g}: "
     middle, sure = float(answer.attacked.median()), float(answer.certified.median())
@@ -96,7 +102,7 @@ def broken(answer: Answer) -> str:
     return f"{text}, half certainly hold to {sure:.3f}."
 
 
-def told_regions(found: Regions, p: float) -> str:
+def told_regions(found: DecisionRegions, p: float) -> str:
     """The point, its smallest attack and its certified radius in words."""
     at = f"({found.probe.across:.2f}, {found.probe.up:.2f})"
     if found.sign == 0:
@@ -121,7 +127,8 @@ def _and(parts: list[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-_LINES = """\
+# A set-up as Python, for one p.
+RECIPE_LINES = """\
 g = torch.Generator().manual_seed({seed})
 mix = ex.data.OrthonormalMixture(dim={dim}, positive={positive}, negative={negative}, \
 spread={spread!r})
@@ -137,28 +144,34 @@ print(f"p = {{net.p:g}}: half break by {{attacked.median():.4f}}, half hold to \
 """
 
 
-def recipe(setup: Setup) -> str:
+def recipe(setup: PlaygroundSettings) -> str:
     """Ten lines; eleven where two values of p are compared, which is a loop around them."""
     values = {
         **{name: getattr(setup, name) for name in ("seed", "dim", "positive", "negative")},
         **{name: getattr(setup, name) for name in ("spread", "width", "init", "loss")},
-        **{"train": TRAIN, "test": TEST, "start": START, "end": END, "frames": FRAMES},
-        "goal": LOSS,
+        **{
+            "train": TRAIN_POINTS,
+            "test": TEST_POINTS,
+            "start": FIRST_TIME,
+            "end": LAST_TIME,
+            "frames": FRAME_COUNT,
+        },
+        "goal": LOSS_GOAL,
     }
     top = "import torch, extremal as ex\n"
-    if setup.beside is None:
-        return top + _LINES.format(p=setup.p, **values)
-    lines = _LINES.format(p="p", **values).splitlines(keepends=True)
-    return top + f"for p in {(setup.p, setup.beside)}:\n" + "".join("    " + one for one in lines)
+    if setup.second_p is None:
+        return top + RECIPE_LINES.format(p=setup.p, **values)
+    lines = RECIPE_LINES.format(p="p", **values).splitlines(keepends=True)
+    return top + f"for p in {(setup.p, setup.second_p)}:\n" + "".join("    " + one for one in lines)
 
 
 class Playground:
     """The callbacks of the playground; each takes what a browser sent, whatever that is."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: AnswerPool) -> None:
         self._pool = pool
 
-    def trained(self, setup: Setup, asker: object, turn: int) -> list[Trained]:
+    def trained(self, setup: PlaygroundSettings, asker: object, turn: int) -> list[TrainedNetwork]:
         """The trained networks of a set-up: one, or two to compare."""
         found = []
         for place, one in enumerate(setup.problems()):
@@ -167,9 +180,9 @@ class Playground:
             found.append(self._pool.ask(one, work, asker=who, turn=turn))
         return found
 
-    def show(self, values: Any, look: Any, asker: Any) -> tuple[Any, ...]:
+    def show(self, values: Any, theme: Any, asker: Any) -> tuple[Any, ...]:
         """Everything that follows from the training alone."""
-        chosen, setup, turn = theme(look), read_setup(values), read_turn(values)
+        chosen, setup, turn = read_theme(theme), read_settings(values), read_turn(values)
         found = self.trained(setup, asker, turn)
         # Drawing costs as much as a small training: it, too, waits for a thread, and is kept.
         drawn: tuple[Any, ...] = self._pool.ask(
@@ -180,52 +193,52 @@ class Playground:
         )
         return drawn
 
-    def survive(self, values: Any, look: Any, asker: Any) -> tuple[Any, ...]:
+    def attack_and_certify(self, values: Any, theme: Any, asker: Any) -> tuple[Any, ...]:
         """How far the test points hold: it comes after the training."""
-        chosen, setup, turn = theme(look), read_setup(values), read_turn(values)
+        chosen, setup, turn = read_theme(theme), read_settings(values), read_turn(values)
         found = []
         for place, trained in enumerate(self.trained(setup, asker, turn)):
-            work = functools.partial(survive, trained)
+            work = functools.partial(attack_and_certify, trained)
             who = place_of(asker, f"radii {place}")
             key = ("radii", trained.setup)
             found.append(self._pool.ask(key, work, asker=who, turn=turn))
         return draw_curve(found, chosen), [html.P(broken(answer)) for answer in found], ""
 
-    def probe(self, values: Any, point: Any, look: Any, asker: Any) -> tuple[Any, ...]:
+    def probe(self, values: Any, point: Any, theme: Any, asker: Any) -> tuple[Any, ...]:
         """The plane of two centres for each network, and what is said of the point."""
-        chosen, setup = theme(look), read_setup(values)
-        probe = read_probe(point, setup)
+        chosen, setup = read_theme(theme), read_settings(values)
+        probe = read_plane_point(point, setup)
         turn = max(read_turn(values), read_turn(point))
         found = []
         for place, trained in enumerate(self.trained(setup, asker, read_turn(values))):
-            work = functools.partial(regions, trained, probe)
+            work = functools.partial(decision_regions, trained, probe)
             who = place_of(asker, f"plane {place}")
             found.append(self._pool.ask((trained.setup, probe), work, asker=who, turn=turn))
         powers = [each.p for each in setup.problems()]
         figures = [draw_plane(one, p, chosen) for one, p in zip(found, powers, strict=True)]
         told = [html.P(told_regions(one, p)) for one, p in zip(found, powers, strict=True)]
-        return figures[0], figures[1] if len(figures) > 1 else empty(""), told, ""
+        return figures[0], figures[1] if len(figures) > 1 else empty_figure(""), told, ""
 
 
-def _drawn(setup: Setup, found: list[Trained], look: Theme) -> tuple[Any, ...]:
+def _drawn(setup: PlaygroundSettings, found: list[TrainedNetwork], theme: Theme) -> tuple[Any, ...]:
     """What `Playground.show` puts on the page."""
     several = len(found) > 1
-    spaces = [draw_space(trained, look) for trained in found]
+    spaces = [draw_space(trained, theme) for trained in found]
     return (
         spaces[0],
-        spaces[1] if several else empty(""),
+        spaces[1] if several else empty_figure(""),
         "stage two" if several else "stage",
-        draw_time(found, look),
+        draw_time(found, theme),
         [_table(trained) for trained in found],
         [html.P(headline(trained)) for trained in found],
         recipe(setup),
         "",
         [track(trained) for trained in found],
-        EXACT if setup.dim == 3 else PROJECTED.format(dim=setup.dim),
+        EXACT_VIEW if setup.dim == 3 else PROJECTED_VIEW.format(dim=setup.dim),
     )
 
 
-def _table(trained: Trained) -> Any:
+def _table(trained: TrainedNetwork) -> Any:
     rows = followed(trained)
     top = [html.Th(name, scope="col") for name in ("Direction", "Neurons", "Share", "Least cosine")]
     body = [

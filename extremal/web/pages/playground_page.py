@@ -11,12 +11,18 @@ from typing import Any
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from extremal.web import controls
-from extremal.web.callback_errors import guarded
+from extremal.web.callback_errors import errors_as_text
 from extremal.web.pages.playground_answers import Playground
-from extremal.web.playground_settings import LOSSES, REACH, Probe, Setup, read_link
+from extremal.web.playground_settings import (
+    LOSS_NAMES,
+    PLANE_REACH,
+    PlanePoint,
+    PlaygroundSettings,
+    read_link,
+)
 from extremal.web.playground_space import grid_times
-from extremal.web.playground_training import FRAMES
-from extremal.web.theme import empty
+from extremal.web.playground_training import FRAME_COUNT
+from extremal.web.theme import empty_figure
 
 
 def add_callbacks(app: Dash, playground: Playground) -> None:
@@ -41,7 +47,7 @@ def add_callbacks(app: Dash, playground: Playground) -> None:
         return tuple(words if k == place else no_update for k in range(len(shown)))
 
     app.callback(shown, Input("setup", "data"), *known, running=busy, prevent_initial_call=True)(
-        guarded(not_shown)(playground.show)
+        errors_as_text(not_shown)(playground.show)
     )
     app.callback(
         Output("curve", "figure"),
@@ -51,7 +57,7 @@ def add_callbacks(app: Dash, playground: Playground) -> None:
         *known,
         running=[(Output("broken", "className"), "headline stale", "headline")],
         prevent_initial_call=True,
-    )(guarded(lambda words: (empty(""), "", words))(playground.survive))
+    )(errors_as_text(lambda words: (empty_figure(""), "", words))(playground.attack_and_certify))
     app.callback(
         Output("plane-0", "figure"),
         Output("plane-1", "figure"),
@@ -61,7 +67,11 @@ def add_callbacks(app: Dash, playground: Playground) -> None:
         Input("probe", "data"),
         *known,
         prevent_initial_call=True,
-    )(guarded(lambda words: (empty(""), empty(""), "", words))(playground.probe))
+    )(
+        errors_as_text(lambda words: (empty_figure(""), empty_figure(""), "", words))(
+            playground.probe
+        )
+    )
     _add_clientside(app)
 
 
@@ -71,14 +81,14 @@ def _add_clientside(app: Dash) -> None:
     def add(function: str, *wires: Any, **more: Any) -> None:
         app.clientside_callback(ClientsideFunction("explorer", function), *wires, **more)
 
-    names = ("p", "beside", *SLIDERS, "seed", "loss")
+    names = ("p", "second_p", *SLIDER_SETTINGS, "seed", "loss")
     add(
         "collect",
         Output("setup", "data"),
         *(Output(f"c-{name}-shown", "children") for name in names[:-2]),
         *(Output(f"c-{name}", part) for part in ("value", "max") for name in ("first", "second")),
         *(Input(f"c-{name}", "value") for name in names),
-        Input("beside-on", "data"),
+        Input("second-p-on", "data"),
         Input("theme", "data"),
         Input("typed", "data"),
         State("c-first", "value"),
@@ -100,14 +110,14 @@ def _add_clientside(app: Dash) -> None:
     )
     add(
         "compare",
-        Output("beside-on", "data"),
+        Output("second-p-on", "data"),
         Output("c-p", "value"),
-        Output("c-beside", "value"),
-        Output("beside-place", "hidden"),
+        Output("c-second_p", "value"),
+        Output("second-p-place", "hidden"),
         Output("compare", "aria-pressed"),
         Output("compare", "children"),
         Input("compare", "n_clicks"),
-        State("beside-on", "data"),
+        State("second-p-on", "data"),
     )
     add(
         "click",
@@ -155,7 +165,8 @@ def _add_clientside(app: Dash) -> None:
     )
 
 
-SLIDERS = ("positive", "negative", "spread", "init", "width")
+# Settings with a slider below those of p, in their order.
+SLIDER_SETTINGS = ("positive", "negative", "spread", "init", "width")
 
 
 def page(search: str | None) -> Any:
@@ -164,7 +175,11 @@ def page(search: str | None) -> Any:
     try:
         setup, probe = read_link(search)
     except ValueError as error:
-        setup, probe, wrong = Setup(), Probe(), f"This link can't be followed as it is: {error}."
+        setup, probe, wrong = (
+            PlaygroundSettings(),
+            PlanePoint(),
+            f"This link can't be followed as it is: {error}.",
+        )
     return html.Div(
         [
             html.H1("Turn p, and watch what the neurons learn", className="unseen"),
@@ -174,8 +189,8 @@ def page(search: str | None) -> Any:
             dcc.Store(id="setup"),
             dcc.Store(id="probe"),
             dcc.Store(id="tracks"),
-            dcc.Store(id="beside-on", data=setup.beside is not None),
-            dcc.Store(id="usual", data={**asdict(Setup()), **asdict(Probe())}),
+            dcc.Store(id="second-p-on", data=setup.second_p is not None),
+            dcc.Store(id="usual", data={**asdict(PlaygroundSettings()), **asdict(PlanePoint())}),
             dcc.Store(id="grid", data=grid_times()),
             dcc.Interval(id="tick", interval=80, disabled=True),
         ],
@@ -183,16 +198,16 @@ def page(search: str | None) -> Any:
     )
 
 
-def _controls(setup: Setup) -> Any:
-    beside = 3.0 if setup.beside is None else setup.beside
-    compared = setup.beside is not None
+def _controls(setup: PlaygroundSettings) -> Any:
+    second_p = 3.0 if setup.second_p is None else setup.second_p
+    compared = setup.second_p is not None
     return html.Section(
         [
             html.H2("Settings", className="unseen"),
             controls.slider("p", setup.p),
             html.Div(
-                controls.slider("p", beside, control="c-beside"),
-                id="beside-place",
+                controls.slider("p", second_p, control="c-second_p"),
+                id="second-p-place",
                 hidden=not compared,
             ),
             html.Button(
@@ -201,7 +216,7 @@ def _controls(setup: Setup) -> Any:
                 type="button",
                 **controls.aria(pressed=str(compared).lower()),
             ),
-            *(controls.slider(name, getattr(setup, name)) for name in SLIDERS),
+            *(controls.slider(name, getattr(setup, name)) for name in SLIDER_SETTINGS),
             html.Div(
                 [
                     controls.number("c-seed", "Seed", setup.seed, 0, 9999, 1),
@@ -209,7 +224,7 @@ def _controls(setup: Setup) -> Any:
                         [
                             html.Legend("Loss"),
                             dcc.RadioItems(
-                                id="c-loss", options=list(LOSSES), value=setup.loss, inline=True
+                                id="c-loss", options=list(LOSS_NAMES), value=setup.loss, inline=True
                             ),
                         ],
                         className="field",
@@ -244,19 +259,22 @@ def _told() -> Any:
     )
 
 
-def _stage(probe: Probe, setup: Setup) -> Any:
+def _stage(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
     view = html.P(id="view", className="soft")
     return html.Div(
         [
             controls.figure(
                 "space-0",
                 "Neurons, data and centres",
-                config=controls.SOLID,
+                config=controls.SPACE_GRAPH_CONFIG,
                 kind="space",
                 note=view,
             ),
             controls.figure(
-                "space-1", "The same for the second p", config=controls.SOLID, kind="space second"
+                "space-1",
+                "The same for the second p",
+                config=controls.SPACE_GRAPH_CONFIG,
+                kind="space second",
             ),
             _clock(),
             controls.figure(
@@ -294,7 +312,9 @@ def _clock() -> Any:
         [
             html.Button("Play", id="play", type="button"),
             html.Label("Time", htmlFor="moment"),
-            dcc.Input(id="moment", type="range", min=0, max=FRAMES - 1, step=1, value=FRAMES - 1),
+            dcc.Input(
+                id="moment", type="range", min=0, max=FRAME_COUNT - 1, step=1, value=FRAME_COUNT - 1
+            ),
             html.Output(id="clock", htmlFor="moment", **controls.aria(live="polite")),
         ],
         className="clock",
@@ -303,7 +323,7 @@ def _clock() -> Any:
     )
 
 
-def _probe(probe: Probe, setup: Setup) -> Any:
+def _probe(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
     """Which plane and which point: fields, and a click in the drawing does the same."""
     return html.Div(
         [
@@ -317,9 +337,16 @@ def _probe(probe: Probe, setup: Setup) -> Any:
                     controls.number("c-first", "Centre", probe.first, 1, setup.count, 1),
                     controls.number("c-second", "and centre", probe.second, 1, setup.count, 1),
                     controls.number(
-                        "c-across", "Point, along the first", probe.across, -REACH, REACH, 0.01
+                        "c-across",
+                        "Point, along the first",
+                        probe.across,
+                        -PLANE_REACH,
+                        PLANE_REACH,
+                        0.01,
                     ),
-                    controls.number("c-up", "along the second", probe.up, -REACH, REACH, 0.01),
+                    controls.number(
+                        "c-up", "along the second", probe.up, -PLANE_REACH, PLANE_REACH, 0.01
+                    ),
                 ],
                 className="fields",
             ),

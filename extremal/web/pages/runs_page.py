@@ -11,14 +11,14 @@ from urllib.parse import urlencode
 from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
 
 from extremal import _check
-from extremal.report.html_page import page
+from extremal.report.html_page import report_html
 from extremal.web import controls
-from extremal.web.answer_pool import Pool
-from extremal.web.callback_errors import guarded
+from extremal.web.answer_pool import AnswerPool
+from extremal.web.callback_errors import errors_as_text
 from extremal.web.playground_settings import read_query
 from extremal.web.stored_runs import (
     FILE_KINDS,
-    Row,
+    RunRow,
     changed,
     detail,
     drawn_file,
@@ -27,7 +27,8 @@ from extremal.web.stored_runs import (
     made_file,
 )
 
-COLUMNS = {
+# Columns of the table of runs, and their headings.
+TABLE_COLUMNS = {
     "name": "Experiment",
     "title": "What it shows",
     "scale": "Scale",
@@ -35,8 +36,10 @@ COLUMNS = {
     "done": "Trials",
     "agree": "Agree with the source",
 }
-EVERY = 5000  # milliseconds between two looks at what runs
-LONGEST = 200  # characters of a filter
+# Milliseconds between two looks at what runs.
+WATCH_MILLISECONDS = 5000
+# Characters of a filter that count.
+FILTER_CHARACTERS = 200
 
 
 def runs_table_page() -> Any:
@@ -48,7 +51,7 @@ def runs_table_page() -> Any:
             id=f"head-{name}",
             **controls.aria(sort="ascending" if name == "name" else "none"),
         )
-        for name, label in COLUMNS.items()
+        for name, label in TABLE_COLUMNS.items()
     ]
     return html.Div(
         [
@@ -61,7 +64,9 @@ def runs_table_page() -> Any:
             html.Div(
                 [
                     html.Label("Filter", htmlFor="filter"),
-                    dcc.Input(id="filter", type="search", maxLength=LONGEST, debounce=0.2),
+                    dcc.Input(
+                        id="filter", type="search", maxLength=FILTER_CHARACTERS, debounce=0.2
+                    ),
                     html.Span(id="counted", role="status", className="soft"),
                 ],
                 className="filter field",
@@ -72,24 +77,24 @@ def runs_table_page() -> Any:
                 className="wide",
             ),
             dcc.Store(id="order", data={"by": "name", "down": False}),
-            dcc.Interval(id="watch", interval=EVERY),
+            dcc.Interval(id="watch", interval=WATCH_MILLISECONDS),
         ],
         className="plain",
     )
 
 
-def chosen(rows: Sequence[Row], words: object, order: object) -> list[Row]:
+def chosen(rows: Sequence[RunRow], words: object, order: object) -> list[RunRow]:
     """Rows that hold all words of a filter, in the order asked for."""
-    wanted = str(words or "")[:LONGEST].lower().split()
+    wanted = str(words or "")[:FILTER_CHARACTERS].lower().split()
     kept = [row for row in rows if all(word in _text(row) for word in wanted)]
     return sorted(kept, key=_key(order), reverse=_reversed(order))
 
 
-def _text(row: Row) -> str:
+def _text(row: RunRow) -> str:
     return f"{row.name} {row.title} {row.scale} {status(row)}".lower()
 
 
-def status(row: Row) -> str:
+def status(row: RunRow) -> str:
     """How a run stands: whether one that is quiet for long has stopped can't be known."""
     if row.status != "begun":
         return row.status
@@ -105,9 +110,9 @@ def _ago(seconds: float) -> str:
 
 def _key(order: object) -> Any:
     by = order.get("by") if isinstance(order, Mapping) else None
-    field = by if isinstance(by, str) and by in COLUMNS else "name"
+    field = by if isinstance(by, str) and by in TABLE_COLUMNS else "name"
 
-    def key(row: Row) -> tuple[Any, ...]:
+    def key(row: RunRow) -> tuple[Any, ...]:
         if field == "agree":
             return (row.agree is None, (row.agree or 0) / max(row.claims or 1, 1), row.name)
         if field == "done":
@@ -121,7 +126,7 @@ def _reversed(order: object) -> bool:
     return isinstance(order, Mapping) and order.get("down") is True
 
 
-def line(row: Row) -> Any:
+def line(row: RunRow) -> Any:
     """A row of the table."""
     href = "/runs?" + urlencode({"name": row.name, "scale": row.scale})
     share = "–" if not row.claims else f"{row.agree} of {row.claims}"
@@ -139,7 +144,7 @@ def line(row: Row) -> Any:
 
 
 # What changes on the page while a run goes on: the name in `progress`, and its place.
-CHANGING = {
+CHANGING_PLACES = {
     "report": ("run-report", "src"),
     "which": ("which", "data"),
     "still": ("watch-run", "disabled"),
@@ -171,14 +176,14 @@ def run_page(summary: Mapping[str, Any]) -> Any:
                 sandbox="allow-scripts allow-downloads",
             ),
             dcc.Store(id="which", data=now["which"]),
-            dcc.Interval(id="watch-run", interval=EVERY, disabled=now["still"]),
+            dcc.Interval(id="watch-run", interval=WATCH_MILLISECONDS, disabled=now["still"]),
         ],
         className="plain run",
     )
 
 
 def progress(summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What changes while a run goes on, by the names of CHANGING."""
+    """What changes while a run goes on, by the names of CHANGING_PLACES."""
     counts = summary["trials"]
     ended = counts["done"] + counts["failed"]
     which = {"name": summary["experiment"], "scale": summary["scale"], "ended": ended}
@@ -190,26 +195,28 @@ def progress(summary: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # Seconds for which what is stored is not looked at anew.
-FRESH = 3.0
+FRESH_SECONDS = 3.0
 
 
-class Runs:
+class RunPages:
     """The callbacks of the pages."""
 
-    def __init__(self, pool: Pool, out: Path) -> None:
+    def __init__(self, pool: AnswerPool, out: Path) -> None:
         self._pool, self._out = pool, out
 
     def rows(self, words: Any, order: Any, ticks: Any) -> tuple[Any, str, str]:
         """The table's body: rows that hold all words of the filter, in the order asked for."""
         del ticks
-        found = self._pool.ask("runs", lambda _: listing(self._out), age=FRESH)
+        found = self._pool.ask("runs", lambda _: listing(self._out), age=FRESH_SECONDS)
         kept = chosen(found, words, order)
         return [line(row) for row in kept], f"{len(kept)} of {len(found)} runs", ""
 
     def summary(self, name: object, scale: object) -> dict[str, Any]:
         """One run, as far as it has come; made anew after a few seconds."""
         made: dict[str, Any] = self._pool.ask(
-            ("run", *_short(name, scale)), lambda _: detail(name, scale, self._out), age=FRESH
+            ("run", *_short(name, scale)),
+            lambda _: detail(name, scale, self._out),
+            age=FRESH_SECONDS,
         )
         return made
 
@@ -250,7 +257,7 @@ class Runs:
         png = picture.read_bytes() if isinstance(picture, Path) else picture
         made: bytes = self._pool.ask(
             ("report", *_short(name, scale), summary["trials"]["done"]),
-            lambda _: page(summary, picture=png).encode(),
+            lambda _: report_html(summary, picture=png).encode(),
             size=lambda _: sys.maxsize,
         )
         return made
@@ -276,10 +283,10 @@ def _which(which: object) -> tuple[object, object]:
 
 def _short(*words: object) -> tuple[str, ...]:
     """What a browser sent, as part of a key."""
-    return tuple(str(word)[:LONGEST] for word in words)
+    return tuple(str(word)[:FILTER_CHARACTERS] for word in words)
 
 
-def add_callbacks(app: Dash, runs: Runs) -> None:
+def add_callbacks(app: Dash, runs: RunPages) -> None:
     """Connect the pages with their answers."""
     app.callback(
         Output("rows", "children"),
@@ -288,18 +295,18 @@ def add_callbacks(app: Dash, runs: Runs) -> None:
         Input("filter", "value"),
         Input("order", "data"),
         Input("watch", "n_intervals"),
-    )(guarded(lambda words: (no_update, no_update, words))(runs.rows))
+    )(errors_as_text(lambda words: (no_update, no_update, words))(runs.rows))
     app.callback(
-        *(Output(ident, part) for ident, part in CHANGING.values()),
+        *(Output(ident, part) for ident, part in CHANGING_PLACES.values()),
         Input("watch-run", "n_intervals"),
         State("which", "data"),
         prevent_initial_call=True,
-    )(guarded(lambda _: (no_update,) * len(CHANGING))(runs.refresh))
+    )(errors_as_text(lambda _: (no_update,) * len(CHANGING_PLACES))(runs.refresh))
     app.clientside_callback(
         ClientsideFunction("explorer", "order"),
         Output("order", "data"),
-        *(Output(f"head-{name}", "aria-sort") for name in COLUMNS),
-        *(Input(f"sort-{name}", "n_clicks") for name in COLUMNS),
+        *(Output(f"head-{name}", "aria-sort") for name in TABLE_COLUMNS),
+        *(Input(f"sort-{name}", "n_clicks") for name in TABLE_COLUMNS),
         State("order", "data"),
         prevent_initial_call=True,
     )
