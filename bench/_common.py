@@ -1,16 +1,52 @@
-"""Networks that benches measure on, trained by the papers' recipes and kept in the cache."""
+"""What benches share: a clock, tables for the docs, and networks of the papers' recipes, kept."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 from extremal import data, models, train
 from extremal.data.fetching.download import cache_folder
+
+Found = TypeVar("Found")
+
+
+def timed(work: Callable[[], Found]) -> tuple[float, Found]:
+    """Seconds of the process that some work takes, and what it returns.
+
+    Other work on the machine counts little in them.
+    """
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """Seconds of the process that some work takes."""
+    return timed(work)[0]
+
+
+def wall_seconds(work: Callable[[], object]) -> float:
+    """Seconds by the clock on the wall that some work takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown, with all columns but the first to the right."""
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines).replace("|  |", "| |")
+
+
+def is_number(value: Any) -> bool:
+    """Whether a figure is one number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 python bench/explorer_load.py --users 50 --seconds 60 --store
 
+`extremal bench explorer_load` prints the same in the form of all benches.
 Every move sends what a browser sends: all callbacks that depend on the set-up. Networks differ in
 p, seed, width and number of subclasses, so that there are more than are kept. With --store the
 result goes to bench/results/load.json. The exit code is 1 where there was an error.
@@ -25,7 +26,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from extremal.web.answer_pool import BYTES
+from extremal.web.answer_pool import KEPT_BYTES
 
 STORED = Path(__file__).parents[1] / "bench" / "results" / "load.json"
 PAUSE = 1.0  # seconds between two moves of a user, on average
@@ -33,10 +34,10 @@ LONGEST = 300.0  # seconds that anybody waits
 # A server of its own, which says how much it keeps for every line that it reads.
 SERVER = """
 import json, sys, threading
-from extremal.web import make
-from extremal.web.answer_pool import Pool
-pool = Pool(most=int(sys.argv[2]))
-server = make("127.0.0.1", 0, sys.argv[1], pool)
+from extremal.web import listening_server
+from extremal.web.answer_pool import AnswerPool
+pool = AnswerPool(most=int(sys.argv[2]))
+server = listening_server("127.0.0.1", 0, sys.argv[1], pool)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 print(f"http://127.0.0.1:{server.server_port}/", flush=True)
 for _ in sys.stdin:
@@ -189,7 +190,7 @@ class Server:
         return line
 
 
-def load(users: int, seconds: float, out: str = "runs", most: int = BYTES) -> dict[str, Any]:
+def load(users: int, seconds: float, out: str = "runs", most: int = KEPT_BYTES) -> dict[str, Any]:
     """Start a server that keeps at most `most` bytes, let users at it, and count."""
     server = Server(out, most)
     try:
@@ -238,10 +239,24 @@ def told(
     }
 
 
+SETTINGS: dict[str, Any] = {"users": 50, "seconds": 60.0}
+
+
+def measure() -> dict[str, Any]:
+    """Fifty people for a minute: how uneven their waits are, and how far the server grows."""
+    found = load(**SETTINGS)
+    sizes, middle = found["resident, MB"], found["median wait, s"]
+    ratios = {"resident size, at the end over before": sizes["at the end"] / sizes["before"]}
+    if middle:
+        late = found["95 % of waits below, s"]
+        ratios["95 % of waits over their median"] = late / middle
+    return {"bench": "explorer_load", "ratios": ratios, "figures": found, "settings": SETTINGS}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--users", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--users", type=int, default=SETTINGS["users"])
+    parser.add_argument("--seconds", type=float, default=SETTINGS["seconds"])
     parser.add_argument("--store", action="store_true", help=f"write {STORED.name}")
     asked = parser.parse_args()
     result = load(asked.users, asked.seconds)
