@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from extremal import data, models, train
-from extremal.data.fetching.download import cache_folder
+from extremal.data import cache_folder
 
 Found = TypeVar("Found")
 

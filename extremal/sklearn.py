@@ -19,7 +19,7 @@ from torch import Tensor
 from extremal import _check, attack, certify
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, evaluate
-from extremal.models import Explicit, Kaiming, PReLUNet, Preparation, load_with_note, save
+from extremal.models import Kaiming, PReLUNet, Preparation, load_with_note, rescaled, save
 from extremal.train import adam
 
 Array = NDArray[Any]
@@ -244,7 +244,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         batch = min(self.batch_size, max(1, len(ready) // _BATCHES))
         adam(net, ready, lr=self.lr, batch=batch, epochs=self.epochs, generator=generator)
-        return _in_units(net, center, spread), kind
+        return rescaled(net, center, spread).freeze("neurons", "votes", "bias"), kind
 
     def _points(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
@@ -292,35 +292,6 @@ def _fitting_scale(x: Tensor) -> Literal["one", "each"]:
     most = 2 * (missed <= _MISSED).sum() > x.shape[1]
     rare = x.median(0).values == low.min()
     return "one" if bool(most & ((missed <= _HALF) | rare).all()) else "each"
-
-
-def _in_units(net: PReLUNet, center: Tensor, spread: Tensor) -> PReLUNet:
-    """The network of z = spread (x - center) as one of x, in float64: the same function.
-
-    Without normalising, <w, z> = <spread w, x - center>, and ||w||^(p-1) becomes
-    ||spread w||^(p-1): votes make up. With it, spread is one number but for features that do not
-    vary, which keep it and lose their weights.
-    """
-    normalize = net.preparation.normalize
-    with torch.no_grad():
-        neurons, votes = net.neurons.double(), net.votes.double()
-        moved = neurons * (spread > 0 if normalize > 0 else spread)
-        lengths = (moved.norm(dim=1), neurons.norm(dim=1))
-        ratio = lengths[0] / torch.where(lengths[1] > 0, lengths[1], 1.0)
-        assert net.bias is not None
-        init = Explicit(moved, votes * ratio ** (net.p - 1.0), None, net.bias.double())
-    unit = float(spread.max()) if normalize > 0 and bool((spread > 0).any()) else 1.0
-    return PReLUNet(
-        net.dim,
-        net.width,
-        net.p,
-        net.outputs,
-        bias=True,
-        preparation=Preparation(unit, center, normalize),
-        init=init,
-        dtype=torch.float64,
-        generator=torch.Generator(),
-    ).freeze("neurons", "votes", "bias")
 
 
 def _split(data: Dataset, share: float, generator: torch.Generator) -> tuple[Dataset, Dataset]:

@@ -24,7 +24,7 @@ from distributed.cli import dask_scheduler, dask_worker
 
 import extremal as ex
 from extremal.cli.main import COMMAND_LINES, app, imported_command
-from extremal.data.named_datasets import DATASETS
+from extremal.data import DATASETS
 from tools.doc_tables import ROOT
 
 PAGES = [

@@ -15,11 +15,8 @@ from extremal import _check, data, measure, report
 from extremal._files import write_whole
 from extremal.cli.options import JsonOption, read_data_file
 from extremal.cli.output import print_json, print_lines, print_paths, print_table
-from extremal.data import Dataset, cache_folder
-from extremal.data.fetching.download import File
-from extremal.data.named_datasets import DATASETS
-from extremal.measure import Separation
-from extremal.measure.nearest_neighbours import NORMS
+from extremal.data import DATASETS, DataFile, Dataset, cache_folder
+from extremal.measure import SEPARATION_NORMS, Separation
 
 # Pairs of points in the picture and in each printed list.
 SHOWN_PAIRS = 8
@@ -104,7 +101,7 @@ def _folders(name: str) -> list[Path]:
     return list(dict.fromkeys(place for place in places if place is not None))
 
 
-def _place(name: str, file: File) -> Path | None:
+def _place(name: str, file: DataFile) -> Path | None:
     """The first folder with a file, as `fetch` looks for it; a packed one is of any size."""
     given = os.environ.get("EXTREMAL_DATA")
     for parent in (*([Path(given)] if given else []), cache_folder()):
@@ -143,7 +140,7 @@ def separation(
 
     Example:  extremal separation mnist --norm linf
     """
-    _check.choice("--norm", norm, NORMS)
+    _check.choice("--norm", norm, SEPARATION_NORMS)
     _check.integer("--size", size, minimum=1)
     _check.integer("--seed", seed, minimum=0)
     if points is not None:

@@ -31,9 +31,13 @@ from extremal.cli.options import (
     correctly_classified,
 )
 from extremal.cli.output import print_json, print_lines, print_paths
-from extremal.evaluate import Robustness
-from extremal.evaluate.robustness import finite_or_none
-from extremal.evaluate.robustness_curve import default_radii, share_with_interval, wilson
+from extremal.evaluate import (
+    Robustness,
+    default_radii,
+    finite_or_none,
+    share_with_interval,
+    wilson_interval,
+)
 
 # Levels at which `certify` gives quantiles of the certified radii.
 QUANTILE_LEVELS = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -181,7 +185,7 @@ def _certified_shares(
 def _share(holds: Tensor, sampled: bool) -> tuple[float, list[float] | None]:
     """The share of points (n,) for which something holds, and its 95 % interval for a sample."""
     count = holds.sum()
-    interval = wilson(count, len(holds)).tolist() if sampled else None
+    interval = wilson_interval(count, len(holds)).tolist() if sampled else None
     return int(count) / len(holds), interval
 
 

@@ -13,14 +13,12 @@ import typer
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack import NORMS, batches
-from extremal.attack.attack_result import BATCH
+from extremal._tensors import batches
+from extremal.attack import BATCH_POINTS, NORMS
 from extremal.certify import EFFORTS
-from extremal.data import Dataset, load_features
+from extremal.data import DATASETS, FEATURE_SUFFIXES, Dataset, load_features
 from extremal.data import load as load_data
-from extremal.data.named_datasets import DATASETS
-from extremal.data.user_files import KINDS
-from extremal.evaluate.robustness import plain_box
+from extremal.evaluate import box_to_json
 from extremal.experiments.running.run_trials import check_run_options
 from extremal.models import float64_copy, load, output_margins
 
@@ -134,7 +132,7 @@ class EvaluationOptions:
             "sampled": chosen.sampled,
             "points": len(chosen.data),
             "norm": self.norm,
-            "box": plain_box(chosen.data.box),
+            "box": box_to_json(chosen.data.box),
             "effort": self.effort,
             "seed": self.seed,
         }
@@ -146,7 +144,7 @@ def correctly_classified(net: nn.Module, test: Dataset) -> Tensor:
     with torch.no_grad():
         parts = [
             output_margins(twin(test.x[at].double()), test.y[at]) > 0
-            for at in batches(len(test), BATCH)
+            for at in batches(len(test), BATCH_POINTS)
         ]
     return torch.cat(parts)
 
@@ -205,8 +203,9 @@ def read_points(
 
 def read_data_file(data: str, option: str) -> Dataset:
     """The points of a file; what is wrong with it is said of the option that named it."""
-    known = f"be one of {', '.join(DATASETS)}, or a file that ends in {' or '.join(KINDS)}"
-    _check.require(Path(data).suffix in KINDS, option, known, data)
+    ends = " or ".join(FEATURE_SUFFIXES)
+    known = f"be one of {', '.join(DATASETS)}, or a file that ends in {ends}"
+    _check.require(Path(data).suffix in FEATURE_SUFFIXES, option, known, data)
     try:
         return load_features(data)
     except ValueError as error:

@@ -22,7 +22,7 @@ from torch import Tensor
 from extremal import _check
 from extremal._check import require
 from extremal._files import write_whole
-from extremal.data.pictures import as_picture
+from extremal.data import as_picture
 from extremal.evaluate import Robustness
 from extremal.report.figure import (
     AXES_HEIGHTS_INCHES,

@@ -7,7 +7,7 @@ import torch
 
 from extremal.certify.l2_problem import line_below
 from extremal.certify.parabolas import opening_above, opening_below
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import relu_power, relu_power_with_slope
 
 POWERS = (1.0, 1.2, 1.5, 1.9, 1.99, 2.0, 2.5, 3.0, 4.0, 6.0)
 # What a bound on M must exceed is 1e-9 of phi's largest value (`l2.ROUNDING`), which pays for this.

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from extremal.attack import Ball, random_search
-from extremal.certify import radius
-from extremal.certify.certified_radius import EFFORTS
+from extremal.certify import EFFORTS, radius
 from extremal.certify.reduced_networks import reduced_versions
 from extremal.models import Explicit, PReLUNet, Preparation
 from tests.certify.breaking import breaks
@@ -140,12 +139,12 @@ def test_more_effort_and_more_neurons_cost_nothing(norm, generator):
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("normalize", [0.0, 0.5, 1.0])
 def test_stand_ins_of_prepared_networks_are_sound(outputs, normalize, generator):
-    """A centre, a scale for each coordinate, normalised inputs, several outputs, in all norms."""
+    """A centre, a scale, normalised inputs, several outputs, in all norms."""
     centers = torch.randn(6, 5, dtype=torch.float64, generator=generator)
     neurons = centers.repeat(60, 1)
     neurons = neurons + 1e-6 * torch.randn(360, 5, dtype=torch.float64, generator=generator)
     votes = torch.randn(outputs, 6, dtype=torch.float64, generator=generator).repeat(1, 60) / 60
-    scale = 0.5 + torch.rand(5, dtype=torch.float64, generator=generator)
+    scale = 0.5 + float(torch.rand((), dtype=torch.float64, generator=generator))
     center = torch.randn(5, dtype=torch.float64, generator=generator)
     net = PReLUNet(
         5,

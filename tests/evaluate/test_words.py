@@ -9,7 +9,7 @@ import torch
 from scipy.stats import binomtest
 
 import extremal as ex
-from extremal.evaluate.robustness_curve import wilson
+from extremal.evaluate import wilson_interval
 from tests.evaluate.scenes import flat_net, made, points
 
 
@@ -28,7 +28,7 @@ def test_curve_counts_below_at_and_above_each_radius():
 def test_wilson_is_that_of_another_library():
     for count in (1, 7, 500):
         hits = torch.tensor(sorted({0, count // 3, count - 1, count}))
-        for k, ends in zip(hits.tolist(), wilson(hits, count).tolist(), strict=True):
+        for k, ends in zip(hits.tolist(), wilson_interval(hits, count).tolist(), strict=True):
             other = binomtest(k, count).proportion_ci(0.95, method="wilson")
             assert ends == pytest.approx([other.low, other.high], abs=1e-12)
 

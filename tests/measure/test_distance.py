@@ -60,7 +60,11 @@ def test_off_the_span_there_is_a_ball(dim, value, scale):
 
 
 # Every network is large and is explored with fewer neurons: gathered ones, or merged ones.
-WAYS = {"as it is": {}, "gathered": {"_LARGE": 3}, "merged": {"_LARGE": 1, "_COARSE": 0.2}}
+WAYS = {
+    "as it is": {},
+    "gathered": {"_MANY_NEURONS": 3},
+    "merged": {"_MANY_NEURONS": 1, "_REDUCTION_SHARE": 0.2},
+}
 
 
 POWERS = [(1.0, 1.0), (3.0, 3.0), (1.0, 3.0), (1.5, 1.5), (2.0, 2.0), (3.0, 1.0)]

@@ -11,7 +11,11 @@ from extremal.measure import distance, supremum
 from extremal.measure.classifier_distance import distance_upper_bound as bounds
 from extremal.measure.classifier_distance.distance_search import best_scale
 from extremal.measure.classifier_distance.distance_upper_bound import largest_on_circle
-from extremal.measure.classifier_distance.network_difference import NeuronSum, as_sum, gather
+from extremal.measure.classifier_distance.network_difference import (
+    NeuronSum,
+    as_sum,
+    gather_neurons,
+)
 from tests.measure.pairs import COVERS, axes, make, random_net, random_pair, seeded
 
 POWERS = (1.0, 1.3, 2.0, 3.0, 4.5)
@@ -22,7 +26,7 @@ POWERS = (1.0, 1.3, 2.0, 3.0, 4.5)
 @pytest.mark.parametrize("by_patterns", [True, False])
 def test_above_brute_force(where, p, by_patterns, monkeypatch):
     if not by_patterns:
-        monkeypatch.setattr(bounds, "_PATTERNS", 0)
+        monkeypatch.setattr(bounds, "_MOST_SWITCHED_NEURONS", 0)
     cover = COVERS[where]
     for seed in range(6):
         generator = seeded(seed)
@@ -34,8 +38,10 @@ def test_above_brute_force(where, p, by_patterns, monkeypatch):
             reference = random_net(3, dim, p, generator)
         f, other = as_sum(net).scaled(1.7), as_sum(reference)
         wanted = float((f.value(cover) - other.value(cover)).abs().max())
-        assert bounds.upper(f, other) >= wanted * (1.0 - 1e-12)
-        assert bounds.upper(other, f) == pytest.approx(bounds.upper(f, other), rel=1e-9)
+        assert bounds.difference_upper_bound(f, other) >= wanted * (1.0 - 1e-12)
+        assert bounds.difference_upper_bound(other, f) == pytest.approx(
+            bounds.difference_upper_bound(f, other), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
@@ -65,7 +71,9 @@ def test_the_same_network_is_at_most_nothing_apart(p):
     net = random_net(6, 4, p, seeded(2))
     f = as_sum(net)
     order = torch.randperm(6, generator=seeded())
-    assert bounds.upper(f, NeuronSum(f.directions[order], f.weights[order], p)) < 1e-6
+    assert (
+        bounds.difference_upper_bound(f, NeuronSum(f.directions[order], f.weights[order], p)) < 1e-6
+    )
 
 
 def test_nothing_is_offered_for_different_powers():
@@ -83,7 +91,7 @@ def test_remainders_of_gathered_neurons(p):
     size = torch.rand(40, generator=generator, dtype=torch.float64)
     weights = size * heads.weights[pick].sign()
     members = NeuronSum(u / u.norm(dim=1, keepdim=True), weights, p)
-    found = gather(members, heads)
+    found = gather_neurons(members, heads)
     x = torch.randn(4000, 4, generator=generator, dtype=torch.float64)
     x = x / x.norm(dim=1, keepdim=True).clamp(min=1.0)
     left_out = members.value(x) - found.neurons.value(x)

@@ -73,8 +73,8 @@ def test_the_largest_product_wins_for_p_3():
     for row, own in enumerate((range(POSITIVE), range(POSITIVE, K))):
         part = z[:, list(own)]
         alive = part.amax(1) > 0
-        assert torch.equal(found.fate[row] >= 0, alive)
-        end = found.directions[found.fate[row][alive]] @ mix.centers.T
+        assert torch.equal(found.reached_row[row] >= 0, alive)
+        end = found.directions[found.reached_row[row][alive]] @ mix.centers.T
         assert torch.equal(end.argmax(1) - own[0], part[alive].argmax(1))
         assert found.dead[row] == pytest.approx(1 - float(alive.double().mean()))
 
@@ -89,7 +89,7 @@ def test_without_noise_the_average_is_the_only_stable_one_for_p_below_2(p):
     sizes = torch.tensor([POSITIVE, NEGATIVE], dtype=torch.float64)
     assert torch.allclose(found.growth[stable], sizes ** (1 - p / 2) / K, rtol=1e-9)
     # Own centres that were not active at the start never are: subset averages, met from one side.
-    assert torch.equal(found.touching == 0, found.stable)
+    assert torch.equal(found.one_sided == 0, found.stable)
     assert int((found.sign == 1).sum()) == 2**POSITIVE - 1
     assert int((found.sign == -1).sum()) == 2**NEGATIVE - 1
     assert bool((found.eigenvalues[~found.stable, 0] == torch.inf).all())
@@ -102,8 +102,8 @@ def test_the_signs_of_products_decide_for_p_1():
     starts = torch.randn(200, DIM, generator=seeded(8), dtype=torch.float64)
     found = extremal_directions(mix.simplified(), 1.0, starts=starts, generator=seeded())
     woken = starts @ mix.centers[:POSITIVE].T > 0
-    assert torch.equal(found.fate[0] >= 0, woken.any(1))
-    ends = found.directions[found.fate[0].clamp(min=0)] @ mix.centers[:POSITIVE].T > 1e-6
+    assert torch.equal(found.reached_row[0] >= 0, woken.any(1))
+    ends = found.directions[found.reached_row[0].clamp(min=0)] @ mix.centers[:POSITIVE].T > 1e-6
     assert torch.equal(ends[woken.any(1)], woken[woken.any(1)])
 
 
@@ -136,7 +136,7 @@ def test_with_noise_they_are_near_the_averages_for_p_1():
     averages = torch.stack([mix.average(1), mix.average(-1)])
     assert float((found.directions * averages).sum(1).min()) > 0.99
     assert bool(found.stable.all())
-    assert not bool(found.touching.any())
+    assert not bool(found.one_sided.any())
     assert int(found.kinks.sum()) > 0
     # Optimality with shares in [0, 1] of the opposing samples on their kinks, by another solver.
     for row, s in enumerate((1.0, -1.0)):
@@ -204,9 +204,9 @@ def test_basins_are_those_of_the_flow(p, seed, count, dim):
         cosine = integrate(data, p, starts, sign) @ found.directions.T
         cosine[:, found.sign != sign] = -1.0
         near = torch.where(cosine.amax(1) > 0.999, cosine.argmax(1), -1)
-        assert int((near != found.fate[row]).sum()) <= 2  # starts at the edge of two basins
+        assert int((near != found.reached_row[row]).sum()) <= 2  # starts at the edge of two basins
         own = torch.nonzero(found.sign == sign)[:, 0].tolist()
-        shares = [float((found.fate[row] == j).double().mean()) for j in own]
+        shares = [float((found.reached_row[row] == j).double().mean()) for j in own]
         assert found.basin[own].tolist() == pytest.approx(shares)
         assert sum(shares) + found.dead[row] == pytest.approx(1.0)
 
@@ -245,7 +245,7 @@ def test_they_turn_with_the_data(p):
     lifted = Dataset(data.x @ turn.T, data.y)
     turned = extremal_directions(lifted, p, starts=starts @ turn.T, generator=seeded())
     assert torch.allclose(turned.directions, plain.directions @ turn.T, atol=1e-9)
-    assert torch.equal(turned.fate, plain.fate)
+    assert torch.equal(turned.reached_row, plain.reached_row)
     # Three more dimensions add three eigenvalues -p s g.
     row = plain.eigenvalues[0].tolist() + [-p * float(plain.growth[0])] * 3
     assert turned.eigenvalues[0].tolist() == pytest.approx(sorted(row, reverse=True))
@@ -273,7 +273,7 @@ def test_the_loss_only_scales_growth():
     assert torch.allclose(logistic.growth, exp.growth / 2)
     assert torch.allclose(logistic.eigenvalues, exp.eigenvalues / 2)
     assert torch.allclose(logistic.directions, exp.directions)
-    assert torch.equal(logistic.fate, exp.fate)
+    assert torch.equal(logistic.reached_row, exp.reached_row)
 
 
 def test_thinned_data_and_single_precision_end_at_the_same_points():
@@ -315,14 +315,15 @@ def test_the_classifier_has_margin_1_and_the_least_sum():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_matrix_games(seed):
+    """The value is that of the other player: min over b >= 0, sum b = 1, of max_j (A^T b)_j."""
     a = torch.randn(40, 6, generator=seeded(seed), dtype=torch.float64) + 0.3 * (seed - 2)
     weights, value = largest_margin(a)
-    cost = np.r_[np.zeros(6), -1.0]
-    rows = np.c_[-a.numpy(), np.ones(40)]
-    equal = np.r_[np.ones(6), 0.0][None]
-    bounds = [(0, None)] * 6 + [(None, None)]
-    wanted = linprog(cost, A_ub=rows, b_ub=np.zeros(40), A_eq=equal, b_eq=[1.0], bounds=bounds)
-    assert value == pytest.approx(-wanted.fun, abs=1e-9)
+    cost = np.r_[np.zeros(40), 1.0]
+    rows = np.c_[a.T.numpy(), -np.ones(6)]
+    equal = np.r_[np.ones(40), 0.0][None]
+    bounds = [(0, None)] * 40 + [(None, None)]
+    wanted = linprog(cost, A_ub=rows, b_ub=np.zeros(6), A_eq=equal, b_eq=[1.0], bounds=bounds)
+    assert value == pytest.approx(wanted.fun, abs=1e-9)
     assert float(weights.sum()) == pytest.approx(1.0)
     assert float(weights.min()) >= 0.0
 
@@ -350,7 +351,7 @@ def test_neurons_of_the_absent_class_die():
         found = extremal_directions(data, p, starts=50, generator=seeded())
         assert found.dead[1] == 1.0
         assert found.sign.tolist() == [1]
-        untouched = bool((found.fate[0] < 0).any())
+        untouched = bool((found.reached_row[0] < 0).any())
         assert found.dead[0] > 0 or not untouched
     assert "negative: no direction" in str(found)
 
@@ -385,7 +386,7 @@ def test_the_same_seed_gives_the_same_bytes():
     data = random_data(3, 30, 4)
     first, second = (extremal_directions(data, 3.0, starts=20, generator=seeded()) for _ in "ab")
     assert torch.equal(first.directions, second.directions)
-    assert torch.equal(first.fate, second.fate)
+    assert torch.equal(first.reached_row, second.reached_row)
 
 
 DATA = random_data(1, 5, 2)
@@ -398,7 +399,6 @@ BAD = {
     r"starts must be .* of shape \(n, 2\)": {"starts": torch.ones(3, 4)},
     "starts must have no zero row": {"starts": torch.zeros(3, 2)},
     "subset must be an integer >= 1, got 0": {"subset": 0},
-    "flat must be a finite number > 0": {"flat": 0.0},
     "loss must be one of 'exp', 'logistic'": {"loss": "hinge"},
     "generator must be a torch.Generator, got None": {"generator": None},
 }

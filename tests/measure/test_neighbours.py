@@ -35,9 +35,9 @@ def brute(one, two, norm):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shift", [0.0, 1000.3])
 def test_distances_are_those_of_all_pairs(norm, dtype, shift, monkeypatch):
-    monkeypatch.setattr("extremal.measure.nearest_neighbours._ROWS", 16)
-    monkeypatch.setattr("extremal.measure.nearest_neighbours._COLUMNS", 48)
-    monkeypatch.setattr("extremal.measure.nearest_neighbours._FIRST", 8)
+    monkeypatch.setattr("extremal.measure.nearest_neighbours._TILE_ROWS", 16)
+    monkeypatch.setattr("extremal.measure.nearest_neighbours._TILE_COLUMNS", 48)
+    monkeypatch.setattr("extremal.measure.nearest_neighbours._GUESS_CANDIDATES", 8)
     learn, test = (points(n, seed=n, dtype=dtype, shift=shift) for n in (130, 61))
     far = brute(learn, learn, norm)
     found = separation(learn, norm=norm)

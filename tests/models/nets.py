@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from extremal.models import Kaiming, PReLUNet, Preparation, polar
+from extremal.models import Kaiming, PReLUNet, Preparation, polar_form
 
 POWERS = (1.0, 1.5, 2.0, 3.0, 4.5)
 DIM, WIDTH = 3, 5
@@ -29,17 +29,17 @@ class Config:
     dtype: torch.dtype = torch.float64
 
     def preparation(self, p: float, dim: int) -> Preparation:
-        one = torch.linspace(0.5, 2.0, dim, dtype=torch.float64)
+        each = torch.linspace(-0.5, 1.0, dim, dtype=torch.float64)
         return Preparation(
-            scale={"none": 1.0, "number": 1.7, "each": one}[self.scale],
-            center=one - 1.0 if self.center else None,
+            scale={"none": 1.0, "large": 1.7, "small": 0.6}[self.scale],
+            center=each if self.center else None,
             normalize=(p - 1) / p if self.normalize == "p" else float(self.normalize),
         )
 
 
 EVERY = [
     Config(*values)
-    for values in product(*[(False, True)] * 3, ("none", "number", "each"), (0.0, "p", 1.0), (1, 3))
+    for values in product(*[(False, True)] * 3, ("none", "large", "small"), (0.0, "p", 1.0), (1, 3))
 ]
 TRIPLES = EVERY[::5]  # any three settings have all their values together in one of these,
 PAIRS = EVERY[::11]  # and any two in one of these
@@ -79,8 +79,8 @@ def make_points(count: int, generator: torch.Generator, dim: int = DIM) -> Tenso
 def points_off_kinks(net: PReLUNet, count: int, generator: torch.Generator) -> Tensor:
     """Points at which no neuron is within 0.02 of its threshold."""
     x = make_points(400, generator, net.dim)
-    form = polar(net)
-    inner = net.preparation(x) @ form.directions.T + form.offsets
+    form = polar_form(net)
+    inner = net.preparation(x) @ form.directions.T + form.all_offsets
     good = x[(inner.abs() > 0.02).all(1)]
     assert len(good) >= count
     return good[:count]

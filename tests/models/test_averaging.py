@@ -12,7 +12,7 @@ from extremal.models import (
     PReLUNet,
     averaged_classifier,
     decoupled_classifier,
-    summed,
+    signed_sum,
 )
 
 SOURCE = OrthogonalClusters(60, 3, 2, generator=torch.Generator().manual_seed(1))
@@ -75,7 +75,7 @@ def test_the_summed_reading_is_the_signed_sum_of_outputs(biases):
         torch.nn.init.normal_(net.bias, generator=generator())
     x = SOURCE.sample(20, generator=generator()).x
     signs = SOURCE.labels
-    torch.testing.assert_close(summed(net, signs)(x), net(x) @ signs.float())
+    torch.testing.assert_close(signed_sum(net, signs)(x), net(x) @ signs.float())
 
 
 def test_log_odds_are_those_of_summed_probabilities():
@@ -90,7 +90,7 @@ def test_the_readings_agree_on_the_centres_of_a_decoupled_network():
     with torch.no_grad():
         net.neurons.copy_(SOURCE.centers)
     grouped = Grouped(net, (SOURCE.labels > 0).long(), signed=True)
-    readings = (grouped, summed(net, SOURCE.labels), LogOdds(net, SOURCE.labels))
+    readings = (grouped, signed_sum(net, SOURCE.labels), LogOdds(net, SOURCE.labels))
     for reading in readings:
         assert torch.equal(reading(SOURCE.centers).sign().long(), SOURCE.labels)
 
@@ -98,8 +98,8 @@ def test_the_readings_agree_on_the_centres_of_a_decoupled_network():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: summed(fine(), torch.ones(5)), "signs must be a tensor of -1 and \\+1"),
-        (lambda: summed(fine(), torch.tensor([1, -1])), "signs must have 5 entries"),
+        (lambda: signed_sum(fine(), torch.ones(5)), "signs must be a tensor of -1 and \\+1"),
+        (lambda: signed_sum(fine(), torch.tensor([1, -1])), "signs must have 5 entries"),
         (lambda: LogOdds(fine(), torch.tensor([1, -1, 1])), "signs must have 5 entries"),
         (lambda: averaged_classifier(SOURCE, biases=(0.0, float("inf"))), "biases must"),
         (lambda: averaged_classifier(SOURCE, biases=0.1), "biases must"),

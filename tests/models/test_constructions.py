@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from extremal import attack, certify, data, models, theory
+from extremal._tensors import norm_ratio
 from extremal.data import Dataset
-from extremal.models.provable_constructions import Circuit, combined, least_distance, stretch
+from extremal.models.provable_constructions import Circuit, combined, least_distance
 
 NORMS = ("linf", "l2", "l1")
 
@@ -147,7 +148,6 @@ def test_proven_radii_hold_at_any_point(norm):
         models.DistanceRatio.of(found),
         models.DistanceRatio.of(found, "l2"),
         models.ratio_grid(models.DistanceRatio.of(found), 0.05),
-        models.NearestCentre(found.x, found.y),
     ]
     x = torch.rand(200, 2, generator=generator(9), dtype=torch.float64)
     for net in nets:
@@ -192,7 +192,7 @@ def test_a_cover_refuses_what_is_no_reach_and_no_norm():
     for reach in (-0.1, math.nan, math.inf):
         with pytest.raises(ValueError, match="reach must be a finite number >= 0"):
             models.cover(found, reach)
-    with pytest.raises(ValueError, match="norm must be one of 'linf', 'l2', 'l1'"):
+    with pytest.raises(ValueError, match="norm must be one of 'l1', 'l2', 'linf'"):
         models.cover(found, 0.1, "l3")
     with pytest.raises(ValueError, match="data must be a Dataset"):
         models.cover(found.x, 0.1)
@@ -204,7 +204,7 @@ def test_radii_are_the_same_in_blocks(monkeypatch):
     y = torch.where(x[:, 0] < 0.5, 1, -1)
     nets = models.Memoriser(found, 0.01), models.GridNet.of(models.DistanceRatio.of(found), 3, 5)
     whole = [net.proven_radii(x, y, "linf") for net in nets]
-    for name in ("provable_constructions._BLOCK_COORDINATES", "grid._VALUES"):
+    for name in ("provable_constructions._BLOCK_COORDINATES", "grid_network._BLOCK_COORDINATES"):
         monkeypatch.setattr(f"extremal.models.{name}", 100)
     for net, radii in zip(nets, whole, strict=True):
         assert float(radii.max()) > 0
@@ -293,30 +293,6 @@ def test_grid_refuses():
         models.ratio_grid(models.DistanceRatio.of(sets(), "l2"), 0.01)
 
 
-# the nearest centre
-
-
-def test_nearest_centre_has_half_the_distance_and_no_more():
-    centers = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 20.0]], dtype=torch.float64)
-    net = models.NearestCentre(centers, torch.tensor([1, -1, -1]))
-    found = Dataset(centers, net.labels)
-    proven = certify.radius(net, found.x, found.y)
-    torch.testing.assert_close(proven[:2], torch.full((2,), 2.5, dtype=torch.float64))
-    assert strongest(net, found.take(slice(2)), "l2", 2.499) == 0
-    assert strongest(net, found.take(slice(2)), "l2", 2.501) == 2
-    assert net.parameter_count == sum(map(torch.numel, (net.centers, net.labels)))
-
-
-def test_nearest_centre_classes_are_those_of_distances():
-    centers = torch.randn(9, 4, generator=generator(), dtype=torch.float64)
-    labels = torch.arange(9) % 3
-    net = models.NearestCentre(centers, labels)
-    x = torch.randn(200, 4, generator=generator(1), dtype=torch.float64)
-    assert torch.equal(net(x).argmax(1), labels[torch.cdist(x, centers).argmin(1)])
-    with pytest.raises(ValueError, match="labels must be both"):
-        models.NearestCentre(centers, torch.ones(9, dtype=torch.long))
-
-
 # parts
 
 
@@ -333,8 +309,8 @@ def test_a_circuit_counts_and_draws_nothing():
 
 
 @pytest.mark.parametrize(("own", "asked"), list(itertools.product(NORMS, NORMS)))
-def test_stretch_is_the_largest_ratio_of_norms(own, asked):
+def test_norm_ratio_is_the_largest_ratio_of_norms(own, asked):
     power = {"linf": math.inf, "l2": 2.0, "l1": 1.0}
     z = torch.cat([torch.randn(2000, 3, generator=generator()), torch.ones(1, 3), torch.eye(3)])
     ratio = z.norm(p=power[own], dim=1) / z.norm(p=power[asked], dim=1)
-    assert float(ratio.max()) == pytest.approx(stretch(own, asked, 3))
+    assert float(ratio.max()) == pytest.approx(norm_ratio(own, asked, 3))

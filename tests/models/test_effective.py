@@ -11,14 +11,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 import extremal as ex
-from extremal.models import Explicit, Gaussian, PReLUNet, float64_copy, polar
+from extremal.models import Explicit, Gaussian, PReLUNet, float64_copy, polar_form
 from extremal.train.losses import trainable
 from tests.models.nets import Config, make_net, make_points, with_weights
 
 DIM, KINDS, COPIES = 4, 6, 4
-PREPARED = Config(center=True, scale="each", normalize="p", outputs=3)
+PREPARED = Config(center=True, scale="small", normalize="p", outputs=3)
 BIASED = Config(bias=True, hidden_bias=True, outputs=2)
-FULL = Config(True, True, True, "number", 0.5, 3)
+FULL = Config(True, True, True, "large", 0.5, 3)
 
 
 def repeated(config: Config, p: float, angle: float = 0.0) -> PReLUNet:
@@ -85,15 +85,15 @@ NETS = {
 
 def effect(net: PReLUNet, reach: float = 1.0) -> float:
     """The most that f could be where prepared inputs have norm `reach`."""
-    form = polar(net)
-    return float((form.contributions.abs() * (reach + form.offsets).relu() ** net.p).sum(1).max())
+    form = polar_form(net)
+    return float((form.weights.abs() * (reach + form.all_offsets).relu() ** net.p).sum(1).max())
 
 
 def largest_difference(net: PReLUNet, small: PReLUNet, radius: float, center: Tensor) -> float:
     """max |f - f'| over a ball, by gradient ascent from random points and neurons' directions."""
     one, other = float64_copy(net), float64_copy(small)
     generator = torch.Generator().manual_seed(5)
-    starts = torch.cat([make_points(40, generator, net.dim), polar(net).directions])
+    starts = torch.cat([make_points(40, generator, net.dim), polar_form(net).directions])
     delta = radius * normalize(starts, dim=1)
     delta[:10] *= torch.rand(10, 1, generator=generator, dtype=torch.float64)
     best = 0.0
@@ -127,10 +127,9 @@ def test_no_point_exceeds_the_bound(kind, tolerance):
 def test_bound_on_the_prepared_unit_ball_is_as_promised(kind, tolerance):
     net = NETS[kind]()
     small = net.effective(tolerance)
-    scale = torch.as_tensor(net.preparation.scale, dtype=torch.float64).max()
-    bound = small.reduction.bound(1.0 / float(scale), net.preparation.center)
-    form = polar(net)
-    most = form.contributions.abs().sum(1).max() * (1 + form.offsets.abs().max()) ** net.p
+    bound = small.reduction.bound(1.0 / net.preparation.scale, net.preparation.center)
+    form = polar_form(net)
+    most = form.weights.abs().sum(1).max() * (1 + form.all_offsets.abs().max()) ** net.p
     rounding = 4 * net.p * torch.finfo(net.neurons.dtype).eps * float(most)
     assert bound <= tolerance * effect(net) + rounding
     assert small.width <= net.width

@@ -15,7 +15,12 @@ from torch.nn import functional
 from extremal.attack import run
 from extremal.data import DataError
 from extremal.models import PReLUNet, extractor, features, float64_copy, margin_gradient, through
-from extremal.models.image_features.frozen_networks import LITE0, EfficientNet, Stage, zeros_around
+from extremal.models.image_features.frozen_networks import (
+    EFFICIENTNET_LITE0_STAGES,
+    EfficientNet,
+    Stage,
+    zeros_around,
+)
 from tests.data.fakes import Fake, described
 
 # The function of the same name hides the file from `import ... as`.
@@ -184,7 +189,9 @@ def test_nothing_can_be_trained_and_gradients_in_pixels_are_right(net, generator
 
 
 def test_lite0_has_the_published_form():
-    state = Unfolded(LITE0, (16, 24, 40, 80, 112, 192, 320), 32, 1280).state_dict()
+    state = Unfolded(
+        EFFICIENTNET_LITE0_STAGES, (16, 24, 40, 80, 112, 192, 320), 32, 1280
+    ).state_dict()
     # The published file has 4,652,008 parameters, 1,281,000 of them in its classifier.
     learnt = sum(part.numel() for name, part in state.items() if name.endswith(("weight", "bias")))
     assert learnt == 4_652_008 - 1_281_000
@@ -251,7 +258,7 @@ def test_a_broken_file_is_made_anew(net, x, count, harm, tmp_path):
 
 
 def test_an_interrupted_run_goes_on(net, x, count, monkeypatch, tmp_path):
-    monkeypatch.setattr(file_of_extractor, "_CHUNK", 4)
+    monkeypatch.setattr(file_of_extractor, "_IMAGES_PER_FILE", 4)
     whole = features(net, x, shape=SHAPE, batch=2, cache=tmp_path / "whole")
     count.clear()
 
@@ -321,7 +328,9 @@ def test_bad_arguments_of_features(net, x, changed, message, tmp_path):
 def test_networks_that_make_no_features(x, tmp_path):
     flat = nn.Flatten(0)
     flat.digest = "flat"
-    with pytest.raises(ValueError, match=r"net must map 8 images to \(8, width\) .* got \(1008,\)"):
+    with pytest.raises(
+        ValueError, match=r"net\(x\) must be .* of shape \(8, width\), got shape \(1008,\)"
+    ):
         features(flat, x, shape=SHAPE, cache=tmp_path)
     nothing = nn.Sequential(nn.Flatten(), nn.Threshold(2.0, torch.nan))
     nothing.digest = "nan"
@@ -347,18 +356,21 @@ def test_bad_arguments_of_the_others(net, head):
         through(net, head, (3, 6))
     with pytest.raises(ValueError, match="batch must be"):
         through(net, head, SHAPE, batch=0)
-    with pytest.raises(ValueError, match=r"x must be .* \(n, 126\) .* got shape \(2, 125\)"):
+    with pytest.raises(ValueError, match=r"x must be .* \(n, 126\), got shape \(2, 125\)"):
         through(net, head, SHAPE)(torch.zeros(2, 125))
 
 
 def test_weights_are_fetched_once_and_checked(unfolded, monkeypatch, tmp_path):
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
     out = io.BytesIO()
-    torch.save(Unfolded(LITE0, (16, 24, 40, 80, 112, 192, 320), 32, 1280).state_dict(), out)
+    torch.save(
+        Unfolded(EFFICIENTNET_LITE0_STAGES, (16, 24, 40, 80, 112, 192, 320), 32, 1280).state_dict(),
+        out,
+    )
     contents = {"weights.pth": out.getvalue()}
     source = Fake(contents)
-    (file,) = described(contents)
-    monkeypatch.setitem(file_of_extractor._TABLE, "efficientnet-lite0", (file, source))
+    monkeypatch.setattr(file_of_extractor, "registered_files", lambda _: described(contents))
+    monkeypatch.setitem(file_of_extractor._WEIGHT_SOURCES, "efficientnet-lite0", source)
     first = extractor(size=32, cache=tmp_path)
     assert (
         first.digest
@@ -367,7 +379,7 @@ def test_weights_are_fetched_once_and_checked(unfolded, monkeypatch, tmp_path):
     )
     assert len(source.asked) == 1
     spoilt = Fake({"weights.pth": out.getvalue()[:-1] + b"?"})
-    monkeypatch.setitem(file_of_extractor._TABLE, "efficientnet-lite0", (file, spoilt))
+    monkeypatch.setitem(file_of_extractor._WEIGHT_SOURCES, "efficientnet-lite0", spoilt)
     with pytest.raises(DataError, match=r"cannot load efficientnet-lite0: .* another SHA-256"):
         extractor(cache=tmp_path / "none")
 

@@ -9,7 +9,14 @@ import torch
 from torch import nn
 
 from extremal.certify import radius
-from extremal.models import from_authors, from_torch
+from extremal.models import (
+    Kaiming,
+    PReLUNet,
+    Preparation,
+    from_authors,
+    from_torch,
+    rescaled,
+)
 
 
 def authors_output(state, x, p):
@@ -133,3 +140,40 @@ def test_other_modules_are_refused():
     uneven = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(5, 2))
     with pytest.raises(ValueError, match="on both sides, got 4 and 5"):
         from_torch(uneven)
+
+
+CENTER = torch.tensor([0.5, -1.0, 3.0, 0.0], dtype=torch.float64)
+
+
+def in_other_units(p, generator, **settings):
+    return PReLUNet(
+        4, 7, p, 3, bias=True, init=Kaiming(), dtype=torch.float64, generator=generator, **settings
+    )
+
+
+@pytest.mark.parametrize("p", [1.0, 2.0, 3.5])
+@pytest.mark.parametrize("hidden_bias", [False, True])
+def test_units_of_each_coordinate_become_part_of_the_weights(p, hidden_bias, generator):
+    net = in_other_units(p, generator, hidden_bias=hidden_bias)
+    scale = torch.tensor([0.1, 2.0, 5.0, 0.0], dtype=torch.float64)
+    found = rescaled(net, CENTER, scale)
+    x = 3.0 * torch.randn(20, 4, generator=generator, dtype=torch.float64)
+    torch.testing.assert_close(found(x), net(scale * (x - CENTER)), rtol=1e-12, atol=1e-12)
+    assert found.preparation.scale == 1.0
+
+
+@pytest.mark.parametrize("p", [1.0, 3.0])
+def test_a_network_that_normalises_takes_one_unit(p, generator):
+    net = in_other_units(p, generator, preparation=Preparation.for_power(p))
+    x = torch.randn(20, 4, generator=generator, dtype=torch.float64)
+    one = torch.full((4,), 1.7, dtype=torch.float64)
+    torch.testing.assert_close(rescaled(net, CENTER, one)(x), net(one * (x - CENTER)))
+    with pytest.raises(ValueError, match=r"scale must be >= 0, got entry -1"):
+        rescaled(net, CENTER, -one / 1.7)
+    with pytest.raises(ValueError, match=r"center must be .* of shape \(4,\)"):
+        rescaled(net, CENTER[:3], one)
+    if p > 1.0:
+        with pytest.raises(ValueError, match="scale must be one number where the network norm"):
+            rescaled(net, CENTER, one + CENTER.abs())
+    with pytest.raises(ValueError, match="net must have a preparation without scale and center"):
+        rescaled(rescaled(net, CENTER, one), CENTER, one)

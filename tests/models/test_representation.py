@@ -12,7 +12,7 @@ from extremal.models import (
     Representation,
     gap_gradient,
     mlp,
-    represented,
+    representations,
 )
 
 X = torch.rand(5, 12, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -75,5 +75,5 @@ def test_an_unknown_network_is_refused():
 
 
 def test_a_representation_is_one_vector_for_each_point():
-    with pytest.raises(ValueError, match=r"represent must give a floating-point \(5, width\)"):
-        represented(nn.Flatten(0), X)
+    with pytest.raises(ValueError, match=r"represent\(x\) must be .* of shape \(5, width\)"):
+        representations(nn.Flatten(0), X)

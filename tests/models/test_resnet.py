@@ -8,10 +8,10 @@ from torch.nn import functional
 from extremal.data import DataError
 from extremal.models import features
 from extremal.models.image_features.frozen_networks import (
-    RESNET50,
-    RESNET101,
-    RESNET152,
-    ResNet,
+    RESNET_50_BLOCKS,
+    RESNET_101_BLOCKS,
+    RESNET_152_BLOCKS,
+    FrozenResNet,
     load_resnet,
 )
 
@@ -82,7 +82,7 @@ def plain(state, images):
 @pytest.mark.parametrize("sides", [(33, 40), (32, 32)])
 def test_it_is_the_chain_of_plain_calls(sides, generator):
     state = random_state(dtype=torch.float64)
-    net = ResNet(state, blocks=BLOCKS)
+    net = FrozenResNet(state, blocks=BLOCKS)
     images = torch.rand(2, 3, *sides, dtype=torch.float64, generator=generator)
     expected = plain(state, images)
     assert net.width == expected.shape[1] == 16
@@ -91,7 +91,7 @@ def test_it_is_the_chain_of_plain_calls(sides, generator):
 
 
 def test_training_mode_changes_nothing_and_gradients_reach_the_images(generator):
-    net = ResNet(random_state(), blocks=BLOCKS)
+    net = FrozenResNet(random_state(), blocks=BLOCKS)
     images = torch.rand(2, 3, 32, 32, generator=generator, requires_grad=True)
     before = net(images)
     torch.testing.assert_close(net.train()(images), before, rtol=0, atol=0)
@@ -102,19 +102,21 @@ def test_training_mode_changes_nothing_and_gradients_reach_the_images(generator)
 
 def test_the_depths_are_those_of_their_names():
     """A ResNet has a stem, three convolutions a bottleneck and a classifier."""
-    depths = [2 + 3 * sum(blocks) for blocks in (RESNET50, RESNET101, RESNET152)]
+    depths = [
+        2 + 3 * sum(blocks) for blocks in (RESNET_50_BLOCKS, RESNET_101_BLOCKS, RESNET_152_BLOCKS)
+    ]
     assert depths == [50, 101, 152]
 
 
 def test_the_digest_is_of_the_weights():
-    first, again = (ResNet(random_state(), blocks=BLOCKS).digest for _ in range(2))
+    first, again = (FrozenResNet(random_state(), blocks=BLOCKS).digest for _ in range(2))
     other = random_state()
     other["layer2.1.bn3.running_mean"][0] += 1e-3
-    assert first == again != ResNet(other, blocks=BLOCKS).digest
+    assert first == again != FrozenResNet(other, blocks=BLOCKS).digest
 
 
 def test_features_takes_it(tmp_path, generator):
-    net = ResNet(random_state(), blocks=BLOCKS)
+    net = FrozenResNet(random_state(), blocks=BLOCKS)
     x = torch.rand(3, 3 * 32 * 32, generator=generator)
     made = features(net, x, shape=(3, 32, 32), cache=tmp_path)
     torch.testing.assert_close(made, net(x.reshape(3, 3, 32, 32)))
@@ -124,7 +126,7 @@ def test_features_takes_it(tmp_path, generator):
 def test_files_of_both_kinds_are_read(ending, tmp_path):
     state, path = random_state(), tmp_path / f"resnet.{ending}"
     torch.save(state, path) if ending == "pth" else save_file(state, path)
-    assert load_resnet(path, blocks=BLOCKS).digest == ResNet(state, blocks=BLOCKS).digest
+    assert load_resnet(path, blocks=BLOCKS).digest == FrozenResNet(state, blocks=BLOCKS).digest
 
 
 @pytest.mark.parametrize("name", ["spoilt.pth", "spoilt.safetensors", "missing.pth"])
@@ -143,7 +145,7 @@ def test_a_missing_tensor_is_named(name):
     state = random_state()
     del state[name]
     with pytest.raises(ValueError, match=f"state must hold {name}, got"):
-        ResNet(state, blocks=BLOCKS)
+        FrozenResNet(state, blocks=BLOCKS)
 
 
 @pytest.mark.parametrize(
@@ -160,23 +162,23 @@ def test_a_missing_tensor_is_named(name):
 def test_an_ill_shaped_tensor_is_named(name, shape):
     state = random_state() | {name: torch.ones(shape)}
     with pytest.raises(ValueError, match=f"{name} must be a floating-point tensor of shape"):
-        ResNet(state, blocks=BLOCKS)
+        FrozenResNet(state, blocks=BLOCKS)
 
 
 def test_a_bottleneck_that_cannot_be_added_to_its_input_is_refused():
     state = random_state() | {"layer2.1.conv3.weight": torch.ones(5, 8, 1, 1)}
     state |= norm_state("layer2.1.bn3", 5, torch.Generator().manual_seed(1))
     with pytest.raises(ValueError, match="as many outputs as the bottleneck has inputs, 16, got 5"):
-        ResNet(state, blocks=BLOCKS)
+        FrozenResNet(state, blocks=BLOCKS)
 
 
 @pytest.mark.parametrize("blocks", [(1, 1), (1,)])
 def test_weights_of_a_deeper_network_are_refused(blocks):
     with pytest.raises(ValueError, match=r"hold .* bottlenecks and no more, got layer2"):
-        ResNet(random_state(), blocks=blocks)
+        FrozenResNet(random_state(), blocks=blocks)
 
 
 @pytest.mark.parametrize("images", [torch.ones(3, 8, 8), torch.ones(1, 1, 8, 8), "no"])
 def test_images_of_another_form_are_refused(images):
     with pytest.raises(ValueError, match="images must be a floating-point tensor of shape"):
-        ResNet(random_state(), blocks=BLOCKS)(images)
+        FrozenResNet(random_state(), blocks=BLOCKS)(images)

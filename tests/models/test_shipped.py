@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from extremal import models
-from extremal.models.model_files import shipped_file
+from extremal.models.model_files import included_file
 from tests.data.test_load import fetched
 from tools import train_shipped_networks
 
@@ -24,7 +24,7 @@ def test_each_is_the_recipes_network(name):
     assert isinstance(net, models.PReLUNet)
     assert (net.dim, net.width, net.outputs, net.p) == (784, 500, 10, float(name[-1]))
     assert net.neurons.dtype == net.preparation.center.dtype == torch.float32
-    assert shipped_file(name).stat().st_size < 1e6
+    assert included_file(name).stat().st_size < 1e6
     assert net.preparation.normalize == pytest.approx((net.p - 1) / net.p)
 
 
@@ -61,7 +61,7 @@ def test_images_in_255ths_give_the_outputs_of_those_in_256ths():
 def test_the_card_tells_the_stored_numbers():
     numbers = json.loads(train_shipped_networks.NUMBERS.read_text())
     assert sorted(numbers) == NAMES
-    text = shipped_file("x").with_name("README.md").read_text()
+    text = included_file("x").with_name("README.md").read_text()
     assert text == train_shipped_networks.card(numbers)
     for name, found in numbers.items():
         row = re.search(rf"\| `{name}` \|(.*)\|", text)

@@ -10,6 +10,7 @@ import torch
 from scipy.stats import chi2
 
 from extremal import theory
+from tests.theory import other_versions
 from tests.theory.sampling import broken, coordinates, slack, subclass_output
 
 DIM = 100
@@ -51,45 +52,29 @@ def test_printed_values():
     args = (100, 6, 4, 0.3)
     clean = {
         "paper": 4 * math.exp(-d / (8 * a2 * k)),
-        "poster": 2 * math.exp(-d / (8 * a2 * k)),
-        "proof": 2 * math.exp(-d / (8 * a2 * 6)) + 2 * math.exp(-d / (8 * a2 * 4)),
         "sharp": math.exp(-d / (2 * a2 * k)),
-    }
-    subclass = {
-        "paper": 22 * math.exp(-d / (2 * a2 * k**2)),
-        "poster": 22 * math.exp(-d / (2 * a2 * k)),
-        "proof": 14 * math.exp(-d / (2 * a2 * 49)),
     }
     for version, tail in clean.items():
         assert theory.average_clean_bound(*args, version).tail == pytest.approx(tail)
-    for version, tail in subclass.items():
-        assert theory.subclass_clean_bound(*args, version).tail == pytest.approx(tail)
+    subclass = theory.subclass_clean_bound(*args)
+    assert subclass.tail == pytest.approx(22 * math.exp(-d / (2 * a2 * k**2)))
     rho, delta = 0.4, 0.5
     attack = theory.average_attack_bound(*args, rho)
     assert attack.value == pytest.approx(2 * math.exp(-d * rho**2 / (2 * k * a2)))
     assert attack.radius == pytest.approx(1.4 / math.sqrt(10))
     sharp = theory.average_attack_bound(*args, rho, "sharp")
     assert sharp.value == pytest.approx(attack.value / 4)
-    robust = {v: theory.average_robust_bound(*args, rho, v) for v in ("paper", "proof", "sharp")}
+    robust = {v: theory.average_robust_bound(*args, rho, v) for v in ("paper", "sharp")}
     assert robust["paper"].tail == pytest.approx(2 * math.exp(-d * rho**2 / (2 * k * a2)))
-    assert robust["proof"].tail == pytest.approx(4 * math.exp(-d * rho**2 / (8 * k * a2)))
     assert robust["sharp"].tail == pytest.approx(math.exp(-d * rho**2 / (2 * k * a2)))
     assert robust["paper"].radius == pytest.approx(0.6 / math.sqrt(10))
     stated = 22 * math.exp(-d * delta**2 / (4 * k**2 * a2))
-    for version in ("paper", "poster"):
-        bound = theory.subclass_robust_bound(*args, delta, 3.0, version)
-        assert bound.tail == pytest.approx(stated)
-        assert bound.radius == pytest.approx((math.sqrt(2) - delta) / 2)
-    bound = theory.subclass_robust_bound(*args, delta, 2.0, "proof")
-    assert bound.tail == pytest.approx(14 * math.exp(-d * delta**2 / (4 * 49 * a2)))
+    bound = theory.subclass_robust_bound(*args, delta, 3.0)
+    assert bound.tail == pytest.approx(stated)
+    assert bound.radius == pytest.approx((math.sqrt(2) - delta) / 2)
     bound = theory.subclass_attack_bound(*args, delta)
     assert bound.value == pytest.approx(4 * math.exp(-d * delta**2 / (16 * k**2 * a2)))
     assert bound.radius == pytest.approx((math.sqrt(2) + delta) / 2)
-    bound = theory.subclass_attack_bound(*args, delta, "proof")
-    assert bound.tail == pytest.approx(14 * math.exp(-d * (delta**2 / 2) / (2 * 49 * a2)))
-    far = theory.subclass_attack_bound(*args, 3.0, "proof")
-    margin = (1 + 3 / math.sqrt(2)) / 2
-    assert far.tail == pytest.approx(14 * math.exp(-d * margin**2 / (2 * 49 * a2)))
 
 
 def test_vacuous_bounds_say_so():
@@ -109,20 +94,21 @@ def test_vacuous_bounds_say_so():
     assert not attacked.allows(0.5)
 
 
-@pytest.mark.parametrize("version", ["paper", "poster", "proof", "sharp"])
-def test_clean_bound_of_the_average_classifier_holds(version):
-    for k1, k2, s in GRID:
-        bound = theory.average_clean_bound(*numbers(k1, k2, s), version)
-        assert theory.average_error(*numbers(k1, k2, s)) <= bound.tail * (1 + 1e-9)
+def test_clean_bound_of_the_average_classifier_holds():
+    for args in (numbers(*case) for case in GRID):
+        tails = list(other_versions.average_clean(*args).values())
+        tails += [theory.average_clean_bound(*args, version).tail for version in ("paper", "sharp")]
+        assert theory.average_error(*args) <= min(tails) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("version", ["paper", "proof", "sharp"])
-def test_robust_bound_of_the_average_classifier_holds(version):
+def test_robust_bound_of_the_average_classifier_holds():
     # The statement has 2 exp(-C D rho^2/(K alpha^2)) where its proof ends with another: both hold.
-    for (k1, k2, s), rho in itertools.product(GRID, [0.0, 0.3, 1.0]):
-        bound = theory.average_robust_bound(*numbers(k1, k2, s), rho, version)
-        error = theory.average_error(*numbers(k1, k2, s), bound.radius)
-        assert error <= bound.tail * (1 + 1e-9)
+    for case, rho in itertools.product(GRID, [0.0, 0.3, 1.0]):
+        args = numbers(*case)
+        bounds = [theory.average_robust_bound(*args, rho, v) for v in ("paper", "sharp")]
+        tails = [bound.tail for bound in bounds] + [other_versions.average_robust(*args, rho)]
+        error = theory.average_error(*args, bounds[0].radius)
+        assert error <= min(tails) * (1 + 1e-9)
 
 
 def test_sharp_robust_bound_has_no_room():
@@ -161,15 +147,15 @@ def test_one_centre_a_side_is_exact_for_every_p():
     for s in (0.3, 0.1, 0.05, 0.02):
         args = numbers(1, 1, s)
         error = theory.average_error(*args)
-        for version in ("paper", "poster", "proof"):
-            assert error <= theory.subclass_clean_bound(*args, version).tail
+        assert error <= theory.subclass_clean_bound(*args).tail
+        assert error <= min(other_versions.subclass_clean(*args).values())
         for delta in (0.05, 0.2, 0.5, 1.0, math.sqrt(2)):
-            for version in ("paper", "poster", "proof"):
-                bound = theory.subclass_robust_bound(*args, delta, 2.5, version)
-                assert theory.average_error(*args, bound.radius) <= bound.tail
-            for version in ("paper", "proof"):
-                bound = theory.subclass_attack_bound(*args, delta, version)
-                assert theory.average_accuracy(*args, bound.radius) <= bound.value + 1e-12
+            bound = theory.subclass_robust_bound(*args, delta, 2.5)
+            tail = min(bound.tail, other_versions.subclass_robust(*args, delta))
+            assert theory.average_error(*args, bound.radius) <= tail
+            bound = theory.subclass_attack_bound(*args, delta)
+            value = min(bound.value, other_versions.subclass_attack(*args, delta))
+            assert theory.average_accuracy(*args, bound.radius) <= value + 1e-12
 
 
 @pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0])
@@ -182,24 +168,25 @@ def test_clean_bounds_of_the_subclass_classifier_hold(p, generator):
             c = coordinates(own, opposing, s, n, generator)
             rate = float((subclass_output(c, own, p) <= 0).double().mean())
             error += own / (k1 + k2) * rate
-        for version in ("paper", "proof"):
-            bound = theory.subclass_clean_bound(*numbers(k1, k2, s), version)
-            assert error <= bound.tail + slack(error, n)
-            spoke += not bound.vacuous
+        args = numbers(k1, k2, s)
+        stated = theory.subclass_clean_bound(*args).tail
+        for tail in (stated, other_versions.subclass_clean(*args)["proof"]):
+            assert error <= tail + slack(error, n)
+            spoke += tail < 1
     assert spoke >= 8
 
 
 def test_posters_clean_bound_fails_for_p_1_and_uneven_classes(generator):
     k1, k2, s, n = 1, 199, 0.0126, 20_000
     args = numbers(k1, k2, s, dim=1000)
-    poster = theory.subclass_clean_bound(*args, "poster")
-    assert poster.tail < 1e-4
+    poster = other_versions.subclass_clean(*args)["poster"]
+    assert poster < 1e-4
     c = coordinates(k1, k2, s, n, generator)
     lost = float((subclass_output(c, k1, 1.0) <= 0).double().mean())
     assert lost == pytest.approx(0.49, abs=0.03)
     # The negative samples can only add to the error: this alone is 40 times the poster's tail.
-    assert lost / 200 > 40 * poster.tail
-    assert theory.subclass_clean_bound(*args, "paper").vacuous
+    assert lost / 200 > 40 * poster
+    assert theory.subclass_clean_bound(*args).vacuous
     assert float((subclass_output(c, k1, 2.0) <= 0).double().sum()) == 0
 
 
@@ -208,8 +195,9 @@ def test_posters_clean_bound_holds_for_p_2_and_more():
     for total in (3, 4, 5, 10, 30, 100, 1000):
         for exponent in torch.linspace(1.0, 40.0, 80).tolist():
             s = 1 / math.sqrt(2 * total * exponent)
-            poster = theory.subclass_clean_bound(*numbers(1, total - 1, s, dim=2000), "poster")
-            assert poster.vacuous or chi2.sf(1 / (2 * s * s), total) <= poster.tail
+            args = numbers(1, total - 1, s, dim=2000)
+            poster = other_versions.subclass_clean(*args)["poster"]
+            assert poster >= 1 or chi2.sf(1 / (2 * s * s), total) <= poster
 
 
 @pytest.mark.parametrize("p", [2.0, 3.0, 6.0])
@@ -217,18 +205,16 @@ def test_robust_bounds_of_the_subclass_classifier_hold(p, generator):
     # The attack's accuracy is at least the true one, so a bound above it would be false.
     n, spoke = 1_500, 0
     for (k1, k2), s, delta in itertools.product([(2, 1), (3, 2)], [0.1, 0.04], [0.1, 0.3, 0.8]):
-        bounds = [
-            theory.subclass_robust_bound(*numbers(k1, k2, s), delta, p, version)
-            for version in ("paper", "proof")
-        ]
+        stated = theory.subclass_robust_bound(*numbers(k1, k2, s), delta, p)
         error = 0.0
         for own, opposing in ((k1, k2), (k2, k1)):
             c = coordinates(own, opposing, s, n, generator)
-            lost = broken(c, own, p, bounds[0].radius, steps=8).double().mean()
+            lost = broken(c, own, p, stated.radius, steps=8).double().mean()
             error += own / (k1 + k2) * float(lost)
-        for bound in bounds:
-            assert error <= bound.tail + slack(error, n)
-            spoke += not bound.vacuous
+        proven = other_versions.subclass_robust(*numbers(k1, k2, s), delta)
+        for tail in (stated.tail, proven):
+            assert error <= tail + slack(error, n)
+            spoke += tail < 1
     assert spoke >= 4
 
 
@@ -257,10 +243,11 @@ def test_attack_bounds_of_the_subclass_classifier_hold(p, generator):
             c[:, -1] += radius / math.sqrt(2)
             alive = (subclass_output(c, own, p) > 0).double().mean()
             accuracy += own / (k1 + k2) * float(alive)
-        for version in ("paper", "proof"):
-            bound = theory.subclass_attack_bound(*numbers(k1, k2, s), delta, version)
-            assert accuracy <= bound.value + slack(accuracy, n)
-            spoke += not bound.vacuous
+        args = numbers(k1, k2, s)
+        stated = theory.subclass_attack_bound(*args, delta).value
+        for value in (stated, other_versions.subclass_attack(*args, delta)):
+            assert accuracy <= value + slack(accuracy, n)
+            spoke += value < 1
     assert spoke >= 10
 
 
@@ -278,7 +265,7 @@ def test_last_step_of_eq_49_is_false_but_its_result_holds(generator):
 
 
 def test_printed_attack_bound_follows_from_concentration_where_it_speaks():
-    # The argument of `subclass_attack_bound`: both cases' concentration bounds against 4 exp(-E).
+    # The argument of docs/theory/errata.md: both cases' concentration bounds against 4 exp(-E).
     for total in (2, 3, 10, 100, 10_000):
         for exponent in torch.linspace(math.log(4), 60.0, 200).tolist():
             root, shift = math.sqrt(exponent), 1 / math.sqrt(2 * math.pi)
@@ -289,12 +276,10 @@ def test_printed_attack_bound_follows_from_concentration_where_it_speaks():
 
 def test_versions_and_domains_are_checked():
     args = (100, 2, 2, 0.1)
-    with pytest.raises(ValueError, match="version must be one of 'paper', 'poster', 'proof'"):
-        theory.subclass_clean_bound(*args, "talk")
+    with pytest.raises(ValueError, match="version must be one of 'paper', 'sharp', got 'talk'"):
+        theory.average_clean_bound(*args, "talk")
     with pytest.raises(ValueError, match="p must be a finite number >= 2, got 1"):
         theory.subclass_robust_bound(*args, 0.1, 1.0)
-    with pytest.raises(ValueError, match="p must be a finite number > 2, got 2"):
-        theory.subclass_robust_bound(*args, 0.1, 2.0, "poster")
     with pytest.raises(ValueError, match="slack must be a finite number >= 0 and <= 1,"):
         theory.average_robust_bound(*args, 1.5)
     with pytest.raises(ValueError, match="excess must be a finite number > 0"):

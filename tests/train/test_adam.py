@@ -17,7 +17,7 @@ from tests.train.twin import Twin, largest_difference, problem
 PREPARATIONS = {
     "plain": Preparation(),
     "authors": Preparation.for_power(3.0, center=torch.tensor([0.3, -0.2, 0.1])),
-    "scaled": Preparation(scale=torch.tensor([0.5, 2.0, 1.0]), normalize=1.0),
+    "scaled": Preparation(scale=0.5, normalize=1.0),
 }
 FROZEN = ((), ("neurons",), ("votes", "bias"), ("hidden_bias",))
 

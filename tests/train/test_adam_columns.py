@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models import Gaussian, PReLUNet, Preparation
-from extremal.models.prelu_net import DenseInputs
+from extremal.models import DenseInputs, Gaussian, PReLUNet, Preparation
 from extremal.train import Loss, adam
 from extremal.train.sparse_inputs import SparseBatch, SparseDataset
 from tests.train.test_adam import by_torch, seeded, z_of
@@ -18,7 +17,7 @@ CENTER = torch.linspace(-0.4, 0.5, 9, dtype=torch.float64)
 PREPARATIONS = {
     "plain": Preparation(),
     "authors": Preparation.for_power(3.0, center=CENTER),
-    "scaled": Preparation(scale=CENTER + 1.0, center=CENTER, normalize=1.0),
+    "scaled": Preparation(scale=1.5, center=CENTER, normalize=1.0),
 }
 VARYING = [1, 4, 5]  # of nine columns; the others are what they usually are on most points
 
@@ -49,14 +48,14 @@ def test_products_are_those_of_the_matrix(preparation):
         wanted = z[rows] @ directions.T + offsets
         torch.testing.assert_close(batch.inner(directions, offsets), wanted, rtol=0.0, atol=1e-13)
         weights = torch.randn(len(rows), 4, generator=seeded(3), dtype=torch.float64)
-        total = batch.total(weights)
+        total = batch.weighted_sum(weights)
         torch.testing.assert_close(total, weights.T @ z[rows], rtol=0.0, atol=1e-12)
 
 
 def test_points_in_several_parts_are_the_same(monkeypatch):
     x, how = bordered(), PREPARATIONS["authors"]
     whole = SparseDataset(x, how)
-    monkeypatch.setattr("extremal.train.sparse_inputs._ROWS", 13)
+    monkeypatch.setattr("extremal.train.sparse_inputs._POINTS_PER_BLOCK", 13)
     parted = SparseDataset(x, how)
     for name in ("matrix", "counts", "first", "column", "value"):
         torch.testing.assert_close(getattr(parted, name), getattr(whole, name))
@@ -75,7 +74,7 @@ def test_points_that_are_all_the_same():
     batch, z = SparseDataset(x, how).take(torch.tensor([2, 0])), z_of(x, how)[:2]
     eye = torch.eye(9, dtype=torch.float64)
     torch.testing.assert_close(batch.inner(eye, None), z)
-    torch.testing.assert_close(batch.total(eye[:2, :3]), eye[:2, :3].T @ z)
+    torch.testing.assert_close(batch.weighted_sum(eye[:2, :3]), eye[:2, :3].T @ z)
 
 
 @pytest.mark.parametrize("constant", [0, 2])

@@ -28,7 +28,7 @@ def read(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
         return net
     if reading == "sums":
         assert isinstance(net, models.PReLUNet)
-        return models.summed(net, signs)
+        return models.signed_sum(net, signs)
     return models.Grouped(net, (signs > 0).long(), signed=True)
 
 
@@ -128,7 +128,7 @@ def _certified(
 
 def _spaced(test: Dataset, count: int) -> Dataset:
     """That many points, evenly spaced, then mixed so that the first ones are of all clusters."""
-    few = test.spaced(count)
+    few = test.evenly_spaced(count)
     return few.take(torch.randperm(len(few), generator=torch.Generator().manual_seed(0)))
 
 

@@ -1,4 +1,4 @@
-"""Steepest directions, linear maxima and random points of balls and boxes."""
+"""Steepest directions, linear maxima and smallest moves in balls and boxes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import linprog
-from scipy.stats import kstest
 
 from extremal.attack import Ball
-from tests.attack.balls import BOXES, NORMS, feasible, make_ball, make_points
+from extremal.attack.linear_problems import smallest_move
+from tests.attack.balls import BOXES, NORMS, feasible, make_ball, make_box, make_points
+from tests.certify.oracles import least_norm
 
 DUAL = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}
 ORDER = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
@@ -117,58 +118,51 @@ def test_linear_maximum_where_the_box_is_smaller_than_the_ball(norm, generator):
     torch.testing.assert_close(d, wanted, rtol=0, atol=1e-15)
 
 
+@pytest.mark.parametrize("kind", BOXES)
 @pytest.mark.parametrize("norm", NORMS)
-def test_samples_without_a_box_are_uniform(norm):
-    """(||d||/r)^dim is uniform on [0, 1], and coordinates have the variances of a uniform ball."""
-    count, dim = 4000, 5
-    x = torch.zeros(count, dim, dtype=torch.float64)
-    g = torch.Generator().manual_seed(3)
-    d = Ball(norm, 2.0).sample(x, generator=g)
-    share = (Ball(norm, 2.0).norms(d) / 2.0) ** dim
-    assert kstest(share.numpy(), "uniform").pvalue > 1e-3
-    variance = {  # of a coordinate, radius 1
-        "l2": 1 / (dim + 2),
-        "linf": 1 / 3,
-        "l1": 2 / ((dim + 1) * (dim + 2)),
-    }[norm]
-    np.testing.assert_allclose(d.var(0).numpy() / 4.0, variance, rtol=0.1)
-    assert bool((d.mean(0).abs() < 5 * 2.0 * (variance / count) ** 0.5).all())
+def test_smallest_move_against_linear_and_quadratic_programs(norm, kind, generator):
+    dim, count = 5, 25
+    x = make_points(kind, count, dim, generator)
+    gradient = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    gradient[::4, 0] = 0.0
+    gradient[1::5] *= 1e-6
+    box = make_box(kind, dim)
+    bounds = None if box is None else tuple(torch.as_tensor(end).double() - x for end in box)
+    most = (
+        gradient.abs().sum(1)
+        if box is None
+        else (torch.maximum(gradient * bounds[0], gradient * bounds[1]).sum(1))
+    )
+    share = torch.rand(count, generator=generator, dtype=torch.float64)
+    need = share * most
+    d = smallest_move(gradient, need, norm, bounds)
+    for i in range(count):
+        g, h = (
+            [gradient[i].numpy() / gradient[i].abs().max().numpy()],
+            [need[i] / gradient[i].abs().max()],
+        )
+        if box is not None:
+            g += [*np.eye(dim), *-np.eye(dim)]
+            h += [*bounds[0][i].tolist(), *(-bounds[1][i]).tolist()]
+        exact = least_norm(np.array(g), np.array(h, dtype=float), norm)
+        size = np.linalg.norm(d[i].numpy(), float(ORDER[norm]))
+        assert size == pytest.approx(exact, rel=1e-7, abs=1e-9)
+        assert float(gradient[i] @ d[i]) >= float(need[i]) * (1 - 1e-10) - 1e-15
+        if box is not None:
+            assert bool(((d[i] >= bounds[0][i]) & (d[i] <= bounds[1][i])).all())
 
 
-def test_linf_samples_with_a_box_are_uniform_in_what_is_left():
-    x = torch.full((4000, 1), 0.9, dtype=torch.float64)
-    g = torch.Generator().manual_seed(4)
-    d = Ball("linf", 0.5, (0.0, 1.0)).sample(x, generator=g)
-    assert kstest(((d + 0.5) / 0.6).squeeze(1).numpy(), "uniform").pvalue > 1e-3
-
-
-@pytest.mark.parametrize("box", BOXES)
 @pytest.mark.parametrize("norm", NORMS)
-def test_samples_are_inside_and_repeat(norm, box, generator):
-    x = make_points(box, 30, 8, generator)
-    ball = make_ball(norm, box, 30, 8)
-    draws = [ball.sample(x, generator=torch.Generator().manual_seed(s)) for s in (1, 1, 2)]
-    assert feasible(ball, draws[0], x)
-    assert torch.equal(draws[0], draws[1])
-    assert not torch.equal(draws[0], draws[2])
+def test_what_cannot_be_reached_fills_the_box(norm, generator):
+    gradient = torch.randn(8, 4, generator=generator, dtype=torch.float64)
+    bounds = (torch.full((8, 4), -0.3).double(), torch.full((8, 4), 0.7).double())
+    d = smallest_move(gradient, torch.full((8,), 1e3).double(), norm, bounds)
+    assert torch.equal(d, torch.where(gradient > 0, bounds[1], bounds[0]))
 
 
-def test_unblocked_leaves_out_what_the_box_holds():
-    x = torch.tensor([[0.0, 1.0, 0.5, 1.0]], dtype=torch.float64)
-    ball = Ball("l1", 1.0, (0.0, 1.0))
-    delta = torch.tensor([[0.0, 0.0, 0.5, -0.2]], dtype=torch.float64)
-    gradient = torch.tensor([[-3.0, 2.0, 4.0, 5.0]], dtype=torch.float64)
-    wanted = torch.tensor([[0.0, 0.0, 0.0, 5.0]], dtype=torch.float64)
-    assert torch.equal(ball.unblocked(gradient, delta, x), wanted)
-    assert torch.equal(ball.unblocked(-gradient, delta, x)[0, :3], -gradient[0, :3])
-    assert Ball("l1", 1.0).unblocked(gradient, delta, x) is gradient
-
-
-def test_unblocked_counts_room_left_by_rounding_as_none():
-    """A projection may stop a few float32 spacings short of the face; a steepest l1 step that goes
-    on pushing there would stand still for ever."""
-    x = torch.full((1, 2), 0.5)
-    ball = Ball("l1", 0.7, (0.0, 1.0))
-    delta = torch.tensor([[0.5 * (1 - 5e-7), 0.2]])
-    gradient = torch.tensor([[2.0, 1.0]])
-    assert torch.equal(ball.unblocked(gradient, delta, x), torch.tensor([[0.0, 1.0]]))
+@pytest.mark.parametrize("norm", NORMS)
+def test_smallest_move_is_zero_where_nothing_is_needed(norm, generator):
+    gradient = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    gradient[0] = 0.0
+    need = torch.tensor([1.0, 0.0, -1.0, -5.0]).double()
+    assert float(smallest_move(gradient, need, norm, None).abs().max()) == 0.0

@@ -16,11 +16,11 @@ from tests.certify.two_neurons import two_neurons
 REDUCED = [
     Kind(9, 4, 1.0, 1),
     Kind(12, 5, 3.0, 3, bias=True, center=True),
-    Kind(10, 3, 2.0, 2, normalize="p", bias=True, scale="number", center=True),
+    Kind(10, 3, 2.0, 2, normalize="p", bias=True, scale="large", center=True),
     Kind(11, 4, 1.5, 4, hidden_bias=True, grouped="signed", normalize=1.0),
 ]
 SMALL = [Kind(2, 6, 1.0, 3, bias=True), Kind(3, 8, 3.0, 1, bias=True)]
-WHOLE = [Kind(3, 8, 2.0, 1), Kind(9, 4, 2.0, 1, scale="each")]
+WHOLE = [Kind(3, 8, 2.0, 1), Kind(9, 4, 2.0, 1, scale="small")]
 
 
 @pytest.mark.parametrize("kind", REDUCED, ids=str)

@@ -17,7 +17,7 @@ from tests.certify.networks import Kind, make, right_points, two_sided
 KINDS = [
     Kind(2, 6, 1.0, 1, bias=True),
     Kind(6, 20, 3.0, 4, bias=True, center=True, normalize="p"),
-    Kind(9, 4, 2.0, 6, grouped="yes", bias=True, scale="each"),
+    Kind(9, 4, 2.0, 6, grouped="yes", bias=True, scale="small"),
     Kind(15, 30, 1.5, 2, hidden_bias=True, bias=True),
 ]
 
