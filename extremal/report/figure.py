@@ -36,10 +36,7 @@ from extremal.report.panel_style import (
 # Kinds of panels that a summary may hold.
 PANEL_KINDS = ("line", "bars", "heat", "scene", "pictures", "missing")
 # A panel's width with its labels, by the number of columns of the figure.
-PANEL_WIDTHS_INCHES = {
-    1: 5.6,
-    2: 4.3,
-}
+PANEL_WIDTHS_INCHES = {1: 5.6, 2: 4.3}
 # A panel's width where there are only scenes, which are square.
 SCENE_PANEL_INCHES = 3.1
 # The height of a panel's axes, by the number of columns of the figure.
