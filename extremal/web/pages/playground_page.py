@@ -5,6 +5,7 @@ Its callbacks connect it with its answers, of the server and of the browser itse
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -81,6 +82,12 @@ def _add_clientside(app: Dash) -> None:
     def add(function: str, *wires: Any, **more: Any) -> None:
         app.clientside_callback(ClientsideFunction("explorer", function), *wires, **more)
 
+    _add_settings(add)
+    _add_time(add)
+
+
+def _add_settings(add: Callable[..., None]) -> None:
+    """What is asked: settings, the second p, the point of the plane, and the link to them."""
     names = ("p", "second_p", *SLIDER_SETTINGS, "seed", "loss")
     add(
         "collect",
@@ -127,6 +134,10 @@ def _add_clientside(app: Dash) -> None:
         Input("plane-1", "clickData"),
         prevent_initial_call=True,
     )
+
+
+def _add_time(add: Callable[..., None]) -> None:
+    """The moment of training that is shown, and what is copied."""
     add(
         "arrive",
         Output("moment", "max"),
