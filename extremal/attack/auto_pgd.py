@@ -71,30 +71,38 @@ def apgd(
     _check.integer("restarts", restarts, minimum=1)
     _check.generator("generator", generator)
     twin = surrogate_network(net, x)
+    starts = [start] + ["random"] * (restarts - 1)
 
     def search(rows: slice) -> Tensor:
-        """The perturbations of least margin of all runs."""
-        points, labels, inner = x[rows], y[rows], ball.take(rows)
-        with torch.no_grad():
-            out = twin(points)
-        clean = output_margins(out, labels)
-        best = BestPerturbations.begin(torch.zeros_like(points), stopping_margin(clean), clean)
-        every = torch.arange(len(points), device=x.device)
-        aims = likely_targets(out, labels, targets)
-        for turn, aim in itertools.product(range(restarts), aims):
-            left = every[best.standing(every)]
-            if len(left) == 0:
-                break
-            aimed = None if aim is None else aim[left]
-            task = AscentProblem(points[left], labels[left], inner.take(left), aimed, objective)
-            begin = start if turn == 0 else "random"
-            delta, margin = _run(twin, task, steps, begin, generator)
-            best.note_lower(left, margin, delta)
-        return best.delta
+        points = AscentProblem(x[rows], y[rows], ball.take(rows), None, objective)
+        return _least_margins(twin, points, targets, steps, starts, generator)
 
     name = f"apgd-{objective}" + ("-targeted" if targets else "")
     bar = Bar("apgd", len(x), progress)
     return attack_in_batches(search, net, x, y, ball, name, batch, bar)
+
+
+def _least_margins(
+    net: nn.Module,
+    task: AscentProblem,
+    targets: int,
+    steps: int,
+    starts: list[str],
+    g: torch.Generator,
+) -> Tensor:
+    """The perturbations (n, dim) of least margin of all runs."""
+    with torch.no_grad():
+        out = net(task.x)
+    clean = output_margins(out, task.y)
+    best = BestPerturbations.begin(torch.zeros_like(task.x), stopping_margin(clean), clean)
+    every = torch.arange(len(clean), device=clean.device)
+    for start, target in itertools.product(starts, likely_targets(out, task.y, targets)):
+        left = every[best.standing(every)]
+        if len(left) == 0:
+            break
+        delta, margin = _run(net, replace(task, target=target).take(left), steps, start, g)
+        best.note_lower(left, margin, delta)
+    return best.delta
 
 
 def _run(

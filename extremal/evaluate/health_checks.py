@@ -292,11 +292,11 @@ def margins_of_rounding(margins: Tensor, out: Tensor, dtype: torch.dtype) -> Hea
 
 def wide_brackets(lower: Tensor, upper: Tensor) -> HealthWarning | None:
     """The median of lower/upper over correctly classified points is below 1/2; inf counts as 0."""
-    seen = upper > 0
-    if not bool(seen.any()):
+    right = upper > 0
+    if not bool(right.any()):
         return None
-    both = lower[seen].isinf() & upper[seen].isinf()
-    ratio = torch.where(both, 1.0, lower[seen] / upper[seen])
+    both = lower[right].isinf() & upper[right].isinf()
+    ratio = torch.where(both, 1.0, lower[right] / upper[right])
     middle = float(ratio.quantile(0.5))
     if middle >= WIDE_BRACKET_RATIO:
         return None

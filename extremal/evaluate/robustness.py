@@ -156,10 +156,10 @@ class Robustness:
     @property
     def gap(self) -> BracketGap:
         """Median and 90th percentile of 1 - lower/upper, for correct points with a finite upper."""
-        seen = self.correct & self.upper.isfinite()
-        if not bool(seen.any()):
+        bracketed = self.correct & self.upper.isfinite()
+        if not bool(bracketed.any()):
             return BracketGap(math.nan, math.nan)
-        gaps = (1.0 - self.lower[seen] / self.upper[seen]).clamp(min=0.0)
+        gaps = (1.0 - self.lower[bracketed] / self.upper[bracketed]).clamp(min=0.0)
         return BracketGap(float(gaps.quantile(0.5)), float(gaps.quantile(0.9)))
 
     def curve(self, radii: Sequence[float] | None = None) -> RobustnessCurve:

@@ -121,10 +121,10 @@ def separation(
     _check.instance("reference", other, Dataset, "be a Dataset or None")
     _check.require(other.dim == data.dim, "reference", f"have {data.dim} coordinates", other.dim)
     known = set(data.y.unique().tolist())
-    seen = set(other.y.unique().tolist())
-    lonely = sorted(label for label in known if not seen - {label})
+    present = set(other.y.unique().tolist())
+    alone = sorted(label for label in known if not present - {label})
     named = "data" if reference is None else "reference"
-    _check.require(not lonely, named, f"have points of classes other than {lonely}", "none")
+    _check.require(not alone, named, f"have points of classes other than {alone}", "none")
     search = NeighbourSearch(data, other, norm, alone=reference is None)
     tiles = search.tiles()
     with Bar("separation", len(tiles), progress) as bar:

@@ -144,21 +144,21 @@ def _merged_into(
     slope = old.p * torch.relu(1.0 + offsets.max()) ** (old.p - 1.0)
     reach = (_JOINING_BUDGET_SHARE * budget * share / (size * slope).clamp(min=1e-300))[indices]
     within, shift = (reach + _DISTANCE_ROUNDING).tolist(), offsets.numpy(force=True)
-    leaders = np.empty((2, len(indices)), dtype=np.int64)  # places in `indices`, in `known`
+    leaders = np.empty((2, len(indices)), dtype=np.int64)  # Places in `indices`, rows of `known`.
     count = 0
     for place, j in enumerate(indices.tolist()):
-        at = known.place[j]
-        if count and known.closest[at] <= within[place]:
-            some = leaders[:, :count]
-            gaps = known.distance[at, some[1]] + np.abs(shift[some[0]] - shift[place])
+        row = known.place[j]
+        if count and known.closest[row] <= within[place]:
+            places, rows = leaders[:, :count]
+            gaps = known.distance[row, rows] + np.abs(shift[places] - shift[place])
             best = int(gaps.argmin())
-            leader = int(some[0, best])
+            leader = int(places[best])
             gap = torch.linalg.vector_norm(directions[leader] - directions[place])
             if gap + (offsets[leader] - offsets[place]).abs() <= reach[place]:
                 owner[j] = best
                 continue
         owner[j] = count
-        leaders[:, count] = place, at
+        leaders[:, count] = place, row
         count += 1
     return owner
 

@@ -216,11 +216,9 @@ class PReLUNet(nn.Module):
     def freeze(self, *names: str) -> PReLUNet:
         """Stop training of the named parts ("neurons", "votes", "hidden_bias", "bias")."""
         for name in names:
-            part = dict(self.named_parameters()).get(name)
-            known = sorted(dict(self.named_parameters()))
-            _check.require(part is not None, "names", f"be among {known}", name)
-            assert part is not None
-            part.requires_grad_(False)
+            parts = dict(self.named_parameters())
+            _check.require(name in parts, "names", f"be among {sorted(parts)}", name)
+            parts[name].requires_grad_(False)
         return self
 
     def effective(self, tolerance: float = 1e-9) -> PReLUNet:

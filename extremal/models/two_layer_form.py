@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from extremal import _check
 from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation, Prepared, directions_and_norms
@@ -115,8 +116,7 @@ def inner_network(net: nn.Module) -> PReLUNet:
     - `net`: a `PReLUNet`, which is returned itself, or a `Grouped` one.
     """
     inner = net.net if isinstance(net, Grouped) else net
-    assert isinstance(inner, PReLUNet)
-    return inner
+    return _check.instance("net", inner, PReLUNet, "be a PReLUNet or a Grouped one")
 
 
 def with_readout_of(inner: PReLUNet, net: nn.Module) -> nn.Module:

@@ -17,7 +17,7 @@ from extremal.certify.reduced_networks import ReducedNetwork
 from extremal.models import Explicit, PReLUNet, relu_power_with_slope
 from tests.certify.breaking import breaks, from_too_far, times
 from tests.certify.networks import labels, two_sided
-from tests.certify.test_reduced import far_out, points_far_out
+from tests.certify.test_reduced_networks import far_out, points_far_out
 from tests.certify.two_neurons import two_neurons
 
 D = torch.float64

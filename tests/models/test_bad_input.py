@@ -158,7 +158,7 @@ TABLE = [
     ("mixture", "OrthonormalMixture", "int$", lambda: bayes_classifier(3)),
     ("x", r"shape \(n, 5\)", "list$", lambda: bayes_classifier(MIXTURE)([[0.0] * 5])),
     ("x", r"shape \(n, 5\)", r"shape \(2, 3\)", lambda: bayes_classifier(MIXTURE)(X)),
-    # model files (what is wrong inside a file: test_files.py)
+    # model files (what is wrong inside a file: test_model_files.py)
     ("path", "existing model file", "/no/file", lambda: load("/no/file")),
     ("path", "string or a Path", "int", lambda: load(3)),
     ("path", "string or a Path", "NoneType", lambda: net().save(None)),

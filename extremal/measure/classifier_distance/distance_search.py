@@ -198,25 +198,25 @@ def alternate(
     Between two looks from `first` only the maxima that were found are followed. With a `guess` for
     the scale `first` are such maxima already, and one look is enough.
     """
-    starts, seen, everywhere = (first, first), first[:0], True
+    starts, points, everywhere = (first, first), first[:0], True
     scale = fixed or guess or best_scale(*pair.values(first))
     for _ in range(_MOST_ROUNDS):
         gaps = [pair.difference(scale, sign) for sign in (1.0, -1.0)]
         ends = [ascend(g, x, steps, ball=pair.ball) for g, x in zip(gaps, starts, strict=True)]
-        seen = torch.cat([seen, *ends])
-        a, b = pair.values(seen)
+        points = torch.cat([points, *ends])
+        a, b = pair.values(points)
         size = float((scale * a - b).abs().max())
         if fixed is not None:
-            return FoundPoints(seen, scale, size, True)
+            return FoundPoints(points, scale, size, True)
         refined = best_scale(a, b)
         lower = float((refined * a - b).abs().max())
         settled = size <= lower * (1.0 + _AGREEMENT_SHARE) + 1e-12
         if settled and (everywhere or guess is not None):
-            return FoundPoints(seen, scale, size, True)
+            return FoundPoints(points, scale, size, True)
         scale, everywhere = refined, settled
-        near = extremes(scale * a - b, seen, _FOLLOWED_MAXIMA)
+        near = extremes(scale * a - b, points, _FOLLOWED_MAXIMA)
         starts = (torch.cat([first, near[0]]), torch.cat([first, near[1]])) if settled else near
-    return FoundPoints(seen, scale, size, False)
+    return FoundPoints(points, scale, size, False)
 
 
 def _kept_points(pair: NetworkPair, found: FoundPoints, steps: int) -> FoundPoints:

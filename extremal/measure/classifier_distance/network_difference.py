@@ -133,8 +133,8 @@ class NetworkPair:
     """Two networks in the coordinates of their neurons' span, or of the whole space.
 
     `basis` is (r, dim), or None for the whole space. Where both powers are equal, c f - F is
-    homogeneous and its supremum lies on the span's sphere; otherwise in the span's ball, which
-    is what the sphere of a larger space is seen from it.
+    homogeneous and its supremum lies on the span's sphere; otherwise in the span's ball, onto
+    which the sphere of the whole space projects.
     """
 
     f: NeuronSum

@@ -52,7 +52,7 @@ def least_loss(margins: Tensor) -> Tensor:
     """The c >= 0 of least mean exp(-A c), A (n, m), for margins that no c makes all positive.
 
     Where the least is not attained (a weight that never hurts may grow for ever) the weights stop
-    where the loss no longer falls.
+    where the loss no longer falls by 1e-12.
     """
     from scipy.optimize import minimize  # noqa: PLC0415
 
@@ -64,7 +64,7 @@ def least_loss(margins: Tensor) -> Tensor:
         return float(each.sum()), -(a.T @ each)
 
     bounds = [(0.0, None)] * a.shape[1]
-    exact = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 10_000}
+    exact = {"ftol": 1e-12, "gtol": 1e-10, "maxiter": 10_000}
     first = np.full(a.shape[1], 0.1)
     found = minimize(
         loss_and_slope, first, jac=True, bounds=bounds, method="L-BFGS-B", options=exact

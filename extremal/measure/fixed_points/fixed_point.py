@@ -102,12 +102,12 @@ def _without_inactive(field: AlignmentField, u: Tensor, sign: Tensor, dim: int) 
     """
     if field.p >= 2.0:
         return _polished(field, u, sign, dim)
-    asleep = (sign * field.q > 0) & (field.x @ u <= 0)
-    point = _polished(replace(field, q=torch.where(asleep, 0.0, field.q)), u, sign, dim)
+    inactive = (sign * field.q > 0) & (field.x @ u <= 0)
+    point = _polished(replace(field, q=torch.where(inactive, 0.0, field.q)), u, sign, dim)
     t = field.x @ point.u
-    if bool((t[asleep] > _ZERO_PRODUCT_SHARE * field.scale).any()):
+    if bool((t[inactive] > _ZERO_PRODUCT_SHARE * field.scale).any()):
         return _polished(field, u, sign, dim)
-    touched = torch.nonzero(asleep & (t >= -_ZERO_PRODUCT_SHARE * field.scale))[:, 0]
+    touched = torch.nonzero(inactive & (t >= -_ZERO_PRODUCT_SHARE * field.scale))[:, 0]
     values = point.eigenvalues
     count = min(int(torch.linalg.matrix_rank(field.x[touched])), len(values)) if len(touched) else 0
     values = torch.cat([torch.full_like(values[:count], torch.inf), values])[: len(values)]

@@ -334,13 +334,7 @@ _efficientnet_convolution = partial(
 def _tensor(state: Mapping[str, Tensor], name: str, shape: tuple[int | None, ...]) -> Tensor:
     """The tensor of that name, once it is known to be there and of that shape (None: any)."""
     _check.require(name in state, "state", f"hold {name}", f"{len(state)} other tensors")
-    value = state[name]
-    rule = f"be a floating-point tensor of shape ({', '.join(str(n or 'any') for n in shape)})"
-    _check.instance(name, value, Tensor, rule)
-    fits = value.ndim == len(shape) and value.is_floating_point()
-    fits = fits and all(n in (None, own) for n, own in zip(shape, value.shape, strict=True))
-    _check.require(fits, name, rule, f"shape {tuple(value.shape)} of {value.dtype}")
-    return value
+    return _check.tensor(name, state[name], [size or "any" for size in shape])
 
 
 def zeros_around(size: int, kernel: int, stride: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from extremal.train import Loss, gd, gradient_flow
-from tests.train.twin import problem
+from tests.train.flow_problem import problem
 
 NAMES = ("exp", "logistic", "cross-entropy")
 MARGINS = (-40.0, -21.0, -1.3, 0.0, 0.2, 5.0, 38.0)

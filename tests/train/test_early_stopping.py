@@ -8,7 +8,7 @@ from extremal import attack, measure, train
 from extremal.train import InnerAttack, RobustValidation
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.inner_attack import loss_slope
-from tests.train.robustly import DIM, generator, module, network, points, trained
+from tests.train.adversarial_problem import DIM, generator, module, network, points, trained
 
 
 def test_records_are_of_an_attack_that_is_not_the_training_one():

@@ -21,7 +21,7 @@ from extremal.models.image_features.frozen_networks import (
     Stage,
     zeros_around,
 )
-from tests.data.fakes import Fake, described
+from tests.data.helpers_sources import Fake, described
 
 # The function of the same name hides the file from `import ... as`.
 file_of_extractor = importlib.import_module("extremal.models.image_features.feature_extractor")

@@ -8,7 +8,7 @@ import torch
 
 from extremal import models
 from extremal.models.model_files import included_file
-from tests.data.test_load import fetched
+from tests.data.test_named_datasets import fetched
 from tools import train_shipped_networks
 
 NAMES = [f"{name}-p{p}" for name in ("fashion-mnist", "mnist") for p in (1, 2, 3, 4)]

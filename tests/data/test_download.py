@@ -9,7 +9,7 @@ import pytest
 from extremal._files import FileError
 from extremal.data import DataError
 from extremal.data.fetching.download import cache_folder, fetch
-from tests.data.fakes import CONTENTS, FILES, Fake, fill
+from tests.data.helpers_sources import CONTENTS, FILES, Fake, fill
 
 NAMES = list(CONTENTS)
 pytestmark = pytest.mark.usefixtures("_no_outside")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
+from extremal._tensors import unit_rows
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet, relu_power_with_slope
 from extremal.train import Loss
 from extremal.train.flow.alignment_stage import SubsampledPull
-from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar, unit
+from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar
 from extremal.train.flow.sample_field import SampleField
 
 
@@ -114,13 +115,13 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
     bare = corrected.subsample.pull(place, corrected.subsample_push, rows)[0] - exact[0]
     near = []
     for size in (0.04, 0.02):
-        there = unit(place + size * unit(step))
+        there = unit_rows(place + size * unit_rows(step))
         near.append((corrected.pull(there, rows)[0] - field.pull(there, push)[0]).norm())
         assert near[-1] < 0.3 * bare.norm()
     assert near[1] < 0.7 * near[0]
     corrected.refresh(place, left, rows)
     assert corrected.passes == 1.0  # nothing has turned
-    there = unit(place + 0.5 * unit(step))
+    there = unit_rows(place + 0.5 * unit_rows(step))
     corrected.refresh(there, left, rows)
     assert corrected.passes == 2.0
     torch.testing.assert_close(corrected.pull(there, rows)[0], field.pull(there, push)[0])
@@ -142,5 +143,5 @@ def test_a_frame_gives_directions_back():
     assert place.shape == (9, 4)
     torch.testing.assert_close(frame.lift(place), directions)
     torch.testing.assert_close(place.norm(dim=1), torch.ones(9).double())
-    inside, _ = SubspaceFrame.of(unit(torch.ones(2, 3).double() @ basis.Q.T), basis.Q.T)
+    inside, _ = SubspaceFrame.of(unit_rows(torch.ones(2, 3).double() @ basis.Q.T), basis.Q.T)
     assert not bool(inside.rest.any())

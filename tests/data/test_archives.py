@@ -17,7 +17,7 @@ from extremal.data.fetching.archives import (
     zip_members,
 )
 from extremal.data.fetching.download import Folder
-from tests.data.fakes import CONTENTS, debian, get, tgz
+from tests.data.helpers_sources import CONTENTS, debian, get, tgz
 
 NAMES = list(CONTENTS)
 

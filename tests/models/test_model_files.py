@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from extremal._files import FileError
 from extremal.models import Grouped, PReLUNet, Preparation, load, save
-from tests.models.nets import TRIPLES, Config, make_net, make_points
+from tests.models.helpers_networks import TRIPLES, Config, make_net, make_points
 
 
 def saved(folder: Path) -> Path:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from extremal.data import Dataset
 from extremal.train import Loss, Record, adam, gd, gradient_flow, sgd
-from tests.train.twin import Twin, largest_difference, one_neuron, problem
+from tests.train.flow_problem import Twin, largest_difference, one_neuron, problem
 
 
 def seeded(seed: int = 5) -> torch.Generator:

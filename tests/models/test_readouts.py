@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from extremal.models import Grouped, margin, margin_gradient
-from tests.models.nets import Config, make_net, make_points
+from tests.models.helpers_networks import Config, make_net, make_points
 
 GROUPS = torch.tensor([1, 0, 2, 1, 0])
 

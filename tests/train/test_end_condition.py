@@ -13,7 +13,7 @@ from extremal.train import DivergenceError, Loss, Record, Until, gradient_flow, 
 from extremal.train.flow.driver import follow
 from extremal.train.flow.runge_kutta import Counts
 from extremal.train.recording import Recorder
-from tests.train.twin import largest_difference, one_neuron, problem
+from tests.train.flow_problem import largest_difference, one_neuron, problem
 
 KINDS = {"plain": {"tolerance": 1e-6}, "staged": {"method": "general", "tolerance": 1e-4}}
 EACH = pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal.data import Dataset
 from extremal.models import PReLUNet, Preparation
 from extremal.train import Loss, Record, adam, mnist_network, mnist_recipe, total_loss
-from tests.train.twin import Twin, largest_difference, problem
+from tests.train.flow_problem import Twin, largest_difference, problem
 
 PREPARATIONS = {
     "plain": Preparation(),

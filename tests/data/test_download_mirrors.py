@@ -11,7 +11,7 @@ import pytest
 from extremal.data.fetching import download
 from extremal.data.fetching.archives import SourceError
 from extremal.data.fetching.download import Mirror, PackedMirror
-from tests.data.fakes import CONTENTS, FILES, fill, get, tgz
+from tests.data.helpers_sources import CONTENTS, FILES, fill, get, tgz
 
 NAMES = list(CONTENTS)
 pytestmark = pytest.mark.usefixtures("_no_outside")

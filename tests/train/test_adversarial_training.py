@@ -11,7 +11,7 @@ from extremal import attack, train
 from extremal.data import Dataset
 from extremal.train import InnerAttack, RobustValidation
 from extremal.train.inner_attack import divergence_slope, loss_slope
-from tests.train.robustly import DIM, generator, module, network, points, trained
+from tests.train.adversarial_problem import DIM, generator, module, network, points, trained
 
 BRIEF = RobustValidation(points=2)
 

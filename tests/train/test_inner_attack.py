@@ -9,7 +9,7 @@ from torch import nn
 from extremal import attack, train
 from extremal.train import InnerAttack
 from extremal.train.inner_attack import divergence, loss_slope
-from tests.train.robustly import generator, module, points
+from tests.train.adversarial_problem import generator, module, points
 
 
 @pytest.mark.parametrize("norm", ["l1", "l2", "linf"])

@@ -23,7 +23,7 @@ from extremal.models import (
     Preparation,
     mlp,
 )
-from tests.models.nets import POWERS, make_points
+from tests.models.helpers_networks import POWERS, make_points
 from tests.models.test_gradients import close, differences
 
 double = torch.float64

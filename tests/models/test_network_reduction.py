@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 import extremal as ex
 from extremal.models import Explicit, Gaussian, PReLUNet, float64_copy, polar_form
 from extremal.train.losses import trainable
-from tests.models.nets import Config, make_net, make_points, with_weights
+from tests.models.helpers_networks import Config, make_net, make_points, with_weights
 
 DIM, KINDS, COPIES = 4, 6, 4
 PREPARED = Config(center=True, scale="small", normalize="p", outputs=3)

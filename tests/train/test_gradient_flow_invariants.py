@@ -10,7 +10,7 @@ import torch
 from extremal.measure import balancedness
 from extremal.models import Explicit, PReLUNet
 from extremal.train import DivergenceError, Loss, Record, gradient_flow
-from tests.train.twin import largest_difference, problem
+from tests.train.flow_problem import largest_difference, problem
 
 
 @pytest.mark.parametrize("outputs", [1, 3])

@@ -10,8 +10,8 @@ from extremal.data import Dataset
 from extremal.models import DenseInputs, Gaussian, PReLUNet, Preparation
 from extremal.train import Loss, adam
 from extremal.train.sparse_inputs import SparseBatch, SparseDataset
-from tests.train.test_adam import by_torch, seeded, z_of
-from tests.train.twin import Twin, largest_difference
+from tests.train.flow_problem import Twin, largest_difference
+from tests.train.test_gradient_descent_adam import by_torch, seeded, z_of
 
 CENTER = torch.linspace(-0.4, 0.5, 9, dtype=torch.float64)
 PREPARATIONS = {

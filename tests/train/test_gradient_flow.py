@@ -12,7 +12,7 @@ from scipy.special import expi
 from extremal.data import Dataset
 from extremal.models import Explicit, PReLUNet
 from extremal.train import DivergenceError, Loss, Record, gd, gradient_flow
-from tests.train.twin import largest_difference, library_flow, one_neuron, problem
+from tests.train.flow_problem import largest_difference, library_flow, one_neuron, problem
 
 
 def contribution(loss: str, start: float, time: float) -> float:

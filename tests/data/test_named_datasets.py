@@ -19,7 +19,7 @@ from extremal.data.image_formats import (
     read_mnist,
 )
 from extremal.data.named_datasets import DATASETS, NamedDataset
-from tests.data.fakes import CONTENTS, FILES, Fake, fill, idx
+from tests.data.helpers_sources import CONTENTS, FILES, Fake, fill, idx
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,14 @@ import torch
 from torch import nn
 
 from extremal.models import Grouped, as_two_layer_form, is_shallow, margin, margin_gradient
-from tests.models.nets import POWERS, TRIPLES, Config, make_net, make_points, points_off_kinks
+from tests.models.helpers_networks import (
+    POWERS,
+    TRIPLES,
+    Config,
+    make_net,
+    make_points,
+    points_off_kinks,
+)
 
 
 def labels_for(net, x, generator):

@@ -15,7 +15,7 @@ from extremal.train import Record, gradient_flow
 from extremal.train.flow.driver import as_progress
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.flow.staged_flow import StagedFlow
-from tests.train.twin import problem
+from tests.train.flow_problem import problem
 
 
 def mixture(count: int = 200) -> Dataset:

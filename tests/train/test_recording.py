@@ -21,7 +21,7 @@ from extremal.train import (
     sgd,
     total_loss,
 )
-from tests.train.twin import problem
+from tests.train.flow_problem import problem
 
 
 def recorded() -> tuple[Trajectory, PReLUNet, object]:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal.train import Loss, loss_and_gradient, total_loss
-from tests.train.twin import Twin, problem
+from tests.train.flow_problem import Twin, problem
 
 FROZEN = ((), ("neurons",), ("votes",), ("bias", "neurons"))
 

@@ -11,7 +11,7 @@ from torch import nn
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Loss, gd, loss_and_gradient, sgd
 from extremal.train.optimisers import fused_sgd_step
-from tests.train.twin import Twin, largest_difference, problem
+from tests.train.flow_problem import Twin, largest_difference, problem
 
 FROZEN = ((), ("neurons",), ("votes",), ("neurons", "bias"), ("hidden_bias",))
 
