@@ -38,7 +38,9 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
     stored = (path.relative_to(ROOT).as_posix() for path in (ROOT / "results").rglob("*.json"))
     summaries = {f"extremal/{name}" for name in stored}
     assets = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "extremal/web/assets").iterdir()
+        path.relative_to(ROOT).as_posix()
+        for part in ("report", "web")
+        for path in (ROOT / "extremal" / part / "assets").iterdir()
     }
     assert summaries
     assert assets

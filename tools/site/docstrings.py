@@ -2,7 +2,7 @@
 
 Our docstrings are plain text with `code` in backticks. In Markdown <x, w> would be a tag, and w_j
 or a * b emphasis; so all but code is escaped. A field of a dataclass has its shape in the comment
-behind it, which griffe does not see.
+behind it, and a constant its meaning in the one above it, which griffe does not see.
 """
 
 from __future__ import annotations
@@ -35,6 +35,18 @@ def _literal(found: re.Match[str]) -> str:
     return f"&#{ord(found[1])};"
 
 
+def _comment(lines: list[str], first: int, last: int) -> str:
+    """The comment behind a statement, or else the lines of one right above it; "" without any."""
+    behind = _COMMENT.fullmatch(lines[last - 1])
+    if behind is not None:
+        return behind[1]
+    above: list[str] = []
+    while first - 2 >= 0 and lines[first - 2].lstrip().startswith("# "):
+        above.insert(0, lines[first - 2].lstrip("# ").rstrip())
+        first -= 1
+    return " ".join(above)
+
+
 class Docstrings(griffe.Extension):
     """Escape every docstring, make one of a field's comment, and tell functions from files.
 
@@ -60,7 +72,7 @@ class Docstrings(griffe.Extension):
             and attr.lineno is not None
             and isinstance(node, ast.Assign | ast.AnnAssign)
         ):
-            line = attr.lines_collection[attr.filepath][attr.endlineno - 1]  # type: ignore[index]
-            found = _COMMENT.fullmatch(line)
-            if found is not None:
-                attr.docstring = griffe.Docstring(escaped(found[1]), parent=attr)
+            lines = attr.lines_collection[attr.filepath]  # type: ignore[index]
+            text = _comment(lines, attr.lineno, attr.endlineno or attr.lineno)
+            if text:
+                attr.docstring = griffe.Docstring(escaped(text), parent=attr)
