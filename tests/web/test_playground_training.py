@@ -13,7 +13,12 @@ from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import Deadline, Superseded
 from extremal.web.pages.playground_answers import broken, followed, headline, recipe, told_regions
 from extremal.web.playground_settings import PlanePoint, PlaygroundSettings
-from extremal.web.playground_training import decision_regions, directions, train_flow
+from extremal.web.playground_training import (
+    attack_and_certify,
+    decision_regions,
+    directions,
+    train_flow,
+)
 
 
 def test_with_p_1_neurons_follow_averages_and_half_break_at_one_over_root_k(answers):
@@ -88,7 +93,7 @@ def test_training_stops_when_nobody_waits():
     deadline = Deadline(300.0)
     deadline.given_up.set()
     with pytest.raises(Superseded):
-        train_flow(PlaygroundSettings(width=4), deadline)
+        attack_and_certify(train_flow(PlaygroundSettings(width=4), deadline), deadline)
 
 
 @pytest.mark.parametrize("p", [1.0, 3.0])
