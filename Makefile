@@ -20,7 +20,7 @@ demo: setup  ## the headline result: table, figure and HTML report in about a mi
 	$(BIN)/extremal demo
 
 test: setup  ## all tests, on 2 cores
-	@DEBIAN_FRONTEND=noninteractive sh tools/chromium.sh
+	@DEBIAN_FRONTEND=noninteractive sh tools/install_chromium.sh
 	$(BIN)/python -m pytest
 
 check: setup  ## ruff, strict type check, import directions

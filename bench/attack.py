@@ -6,14 +6,13 @@ one pass against one run for each radius.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bench._networks import mnist_network, mnist_points
+from bench._common import markdown_table, mnist_network, mnist_points, timed
 from extremal import attack, models
 
 SETTINGS: dict[str, Any] = {
@@ -74,7 +73,7 @@ def _compared(
     }
     found = {}
     for name, run in runs.items():
-        seconds, result = _timed(run)
+        seconds, result = timed(run)
         found[name] = {"accuracy": result.accuracy, "seconds": seconds}
     return found
 
@@ -84,10 +83,10 @@ def _curve(
 ) -> dict[str, float]:
     """One pass for all radii against a run for each, l2 in the box."""
     generator = torch.Generator().manual_seed(0)
-    one, result = _timed(lambda: attack.minimal(net, x, y, box=BOX, generator=generator))
+    one, result = timed(lambda: attack.minimal(net, x, y, box=BOX, generator=generator))
     many, apart = 0.0, 0.0
     for radius in SETTINGS["curve"]:
-        seconds, fixed = _timed(
+        seconds, fixed = timed(
             lambda radius=radius: attack.run(net, x, y, radius=radius, box=BOX, generator=generator)
         )
         many += seconds
@@ -97,7 +96,16 @@ def _curve(
     return {f"15 radii over the whole curve, seconds, p = {p}": many / one}
 
 
-def _timed(work: Callable[[], attack.AttackResult]) -> tuple[float, attack.AttackResult]:
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
+def table(result: dict[str, Any]) -> str:
+    """One row for each setting: robust accuracy of each attack, p = 1 to 4, and the total time."""
+    kinds = ("ours", "apgd-ce", "autoattack")
+    powers, figures = result["settings"]["powers"], result["figures"]
+    rows = []
+    for norm, radii in result["settings"]["radii"].items():
+        for radius in radii:
+            found = [figures[f"p = {p}, {norm} {radius:g}"] for p in powers]
+            cells = [" ".join(f"{of[kind]['accuracy']:.3f}" for of in found) for kind in kinds]
+            rows.append([f"{norm} {radius:g}", *cells])
+    spent = figures["seconds in total"]
+    rows.append(["seconds, all settings", *(f"{spent[kind]:.0f}" for kind in kinds)])
+    return markdown_table(["robust accuracy, p = 1 2 3 4", "ours", "APGD-CE", "AutoAttack"], rows)

@@ -8,14 +8,12 @@ both sides for 20,000 points, and their cost beside the training's.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from bench._networks import mixture_problem, mnist_network, mnist_points
+from bench._common import markdown_table, mixture_problem, mnist_network, mnist_points, timed
 from extremal import attack, certify, data, models, train
 from extremal.certify.l2_problem import Perturbation, TargetPairs, squared_norm_range
 from extremal.certify.l2_radius import bisected_radii, prepare_l2
@@ -40,7 +38,6 @@ SETTINGS: dict[str, Any] = {
     "seconds": "of the process, so that other work on the machine counts little",
 }
 QUANTILES = (0.01, 0.1, 0.5)
-Found = TypeVar("Found")
 
 
 def measure() -> dict[str, Any]:
@@ -59,8 +56,8 @@ def measure() -> dict[str, Any]:
 def _mnist(p: float, ratios: dict[str, float], figures: dict[str, Any]) -> None:
     net, name = mnist_network(p), f"mnist, p = {p:g}"
     x, y = mnist_points(SETTINGS["mnist"]["points"])
-    attacking, broken = _timed(lambda: attack.shortest(net, x, y))
-    certifying, certificate = _timed(lambda: certify.certificate(net, x, y, attacked=broken.x_adv))
+    attacking, broken = timed(lambda: attack.shortest(net, x, y))
+    certifying, certificate = timed(lambda: certify.certificate(net, x, y, attacked=broken.x_adv))
     lower, upper = certificate.radius, broken.radius
     rows = torch.nonzero(upper > 0).squeeze(1)
     itself = reduced_versions(net)[-1]
@@ -110,8 +107,8 @@ def _lipschitz_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:
 def _mixture(p: float, ratios: dict[str, float], figures: dict[str, Any]) -> None:
     net, test, spent = _trained(p)
     name = f"mixture, p = {p:g}"
-    attacking, broken = _timed(lambda: attack.shortest(net, test.x, test.y))
-    certifying, certificate = _timed(
+    attacking, broken = timed(lambda: attack.shortest(net, test.x, test.y))
+    certifying, certificate = timed(
         lambda: certify.certificate(net, test.x, test.y, attacked=broken.x_adv)
     )
     lower, upper = certificate.radius, broken.radius
@@ -136,7 +133,7 @@ def _trained(p: float) -> tuple[models.PReLUNet, data.Dataset, dict[str, float]]
         if kind == "plain x and y":
             points = data.Dataset(points.x, points.y)
         until = given["flow_time"]
-        seconds, _ = _timed(lambda: train.gradient_flow(net, points, until=until))  # noqa: B023
+        seconds, _ = timed(lambda: train.gradient_flow(net, points, until=until))  # noqa: B023
         spent[kind] = seconds
     return net, made.mixture.sample(given["test_points"], generator=made.generator), spent
 
@@ -156,7 +153,56 @@ def _share(good: Tensor) -> float:
     return float(good.double().mean())
 
 
-def _timed(work: Callable[[], Found]) -> tuple[float, Found]:
-    start = time.process_time()
-    result = work()
-    return time.process_time() - start, result
+def table(result: dict[str, Any]) -> str:
+    """One row for each network: how near the certificate comes, what it proves, what it costs."""
+    ratios, figures = result["ratios"], result["figures"]
+    rows = []
+    for p in result["settings"]["mnist"]["powers"]:
+        name = f"mnist, p = {p}"
+        quantiles = [
+            ratios[f"certified over attacked radius, quantile {q}, {name}"] for q in ("0.1", "0.5")
+        ]
+        cells = [f"{value:.3f}" for value in quantiles]
+        for radius in ("l2 0.5", "l2 1"):
+            found = figures[f"accuracy, {name}"][radius]
+            kinds = ("certified", "attacked", "linear", "lipschitz")
+            cells.append(" / ".join(f"{found[kind]:.3f}" for kind in kinds))
+        cells.append(f"{ratios[f'certificate over one minimal attack, seconds, {name}']:.1f}")
+        rows.append([f"p = {p}", *cells])
+    accuracy = "certified / attacked / linear / Lipschitz"
+    head = ["", "ratio, 10 %", "ratio, median", f"l2 .5: {accuracy}", f"l2 1: {accuracy}"]
+    return markdown_table([*head, "cost in attacks"], rows)
+
+
+def mixture_table(result: dict[str, Any]) -> str:
+    """One row for each synthetic network: both sides' radii, their ratio, and the cost."""
+    ratios, figures = result["ratios"], result["figures"]
+    rows = []
+    for p in result["settings"]["mixture"]["powers"]:
+        name = f"mixture, p = {p}"
+        cells = [
+            f"{ratios[f'certified over attacked radius, quantile {q}, {name}']:.4f}"
+            for q in ("0.01", "0.5")
+        ]
+        radii, spent = figures[f"radii, {name}"], figures[f"seconds, {name}"]
+        cells += [f"{radii[side]['0.5']:.4f}" for side in ("certified", "attacked")]
+        kinds = ("attack", "certificate", "plain x and y", "known mixture")
+        rows.append([f"p = {p}", *cells, *(f"{spent[kind]:.1f}" for kind in kinds)])
+    head = ["", "ratio, 1 %", "ratio, median", "certified, median", "attacked, median", "attack, s"]
+    return markdown_table(
+        [*head, "certificate, s", "training, s", "training, known mixture, s"], rows
+    )
+
+
+def boxed_table(result: dict[str, Any]) -> str:
+    """One row for each norm within the box: medians of certified over attacked radius."""
+    powers = result["settings"]["mnist"]["powers"]
+    rows = []
+    for norm in ("linf", "l1", "l2"):
+        found = [
+            result["figures"][f"certified over attacked, {norm} in the box, mnist, p = {p}"]
+            for p in powers
+        ]
+        cells = [f"{of['certified over attacked radius, quantile 0.5']:.3f}" for of in found]
+        rows.append([norm, *cells])
+    return markdown_table(["median ratio", *(f"p = {p}" for p in powers)], rows)

@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 
+from bench._common import is_number, markdown_table
 from extremal.experiments import Outcome, Store, Trial, run
 
 SETTINGS: dict[str, Any] = {
@@ -139,3 +140,16 @@ def _start(place: Path, module: str, *options: str) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=log,
         )
+
+
+def table(result: dict[str, Any]) -> str:
+    """Every ratio and every figure that is one number, a row each; the load stands in the head."""
+    singles = {name: value for name, value in result["figures"].items() if is_number(value)}
+    empty = result["figures"]["seconds of the empty trials"]
+    count = result["settings"]["empty trials"]
+    singles |= {f"seconds of {count} empty trials, {where}": empty[where] for where in empty}
+    loads = [
+        f"{singles.pop(name):.1f}" for name in ("load before", "load after") if name in singles
+    ]
+    rows = [[name, f"{value:.3g}"] for name, value in (result["ratios"] | singles).items()]
+    return markdown_table(["", f"load of the machine {' to '.join(loads)}" if loads else ""], rows)

@@ -7,13 +7,11 @@ multiplied; its value and its scale come from a whole run with fewer starts. Our
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from bench._networks import mixture_problem
+from bench._common import markdown_table, mixture_problem, seconds_of
 from extremal import models, train
 from extremal.measure import Distance, distance, supremum
 
@@ -41,7 +39,7 @@ def measure_power(p: float) -> tuple[dict[str, float], dict[str, Any]]:
     theirs = SETTINGS["algorithm 1"]
     step = _step_seconds(net, reference)
     printed = _algorithm_1(net, reference, SETTINGS["algorithm 1, starts for its value"])
-    times = [_seconds(lambda: _ours(net, reference)) for _ in range(SETTINGS["ours, repeats"])]
+    times = [seconds_of(lambda: _ours(net, reference)) for _ in range(SETTINGS["ours, repeats"])]
     ours, seconds = _ours(net, reference), statistics.median(times)
     at_their_scale = supremum(net, reference, scale=printed.scale, generator=_seeded())
     name = f"p = {p:g}"
@@ -101,15 +99,29 @@ def _algorithm_1(
 def _step_seconds(net: models.PReLUNet, reference: models.PReLUNet) -> float:
     """A step of all starts: runs with one step and with some more, less each other."""
     starts, more = SETTINGS["algorithm 1"]["starts"], SETTINGS["algorithm 1, steps timed"]
-    short = _seconds(lambda: _algorithm_1(net, reference, starts, 1))
-    return (_seconds(lambda: _algorithm_1(net, reference, starts, 1 + more)) - short) / more
+    short = seconds_of(lambda: _algorithm_1(net, reference, starts, 1))
+    return (seconds_of(lambda: _algorithm_1(net, reference, starts, 1 + more)) - short) / more
 
 
 def _seeded() -> torch.Generator:
     return torch.Generator().manual_seed(1)
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
+def table(result: dict[str, Any]) -> str:
+    """One row for each p."""
+    rows = []
+    ratios = result["ratios"]
+    for p in (1, 3):
+        end = f", p = {p}"
+        keys = (
+            "algorithm 1 over ours, seconds",
+            "our supremum at its scale over algorithm 1's value",
+            "our distance over our supremum at its scale",
+            "proven upper bound over our distance",
+        )
+        first, *others = (ratios[key + end] for key in keys)
+        rows.append([f"p = {p}", f"{first:.0f}", *(f"{value:.3f}" for value in others)])
+    head = ["", "times faster than Algorithm 1", "our supremum / its value, at its c"]
+    return markdown_table(
+        [*head, "our distance / our supremum at its c", "proven bound / ours"], rows
+    )

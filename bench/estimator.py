@@ -21,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from bench._common import markdown_table
 from extremal import attack, models
 from extremal.sklearn import PReLUClassifier
 
@@ -208,3 +209,26 @@ def _rescaled(net: models.PReLUNet, center: NDArray[Any], unit: NDArray[Any]) ->
         dtype=torch.float64,
         generator=torch.Generator(),
     )
+
+
+def table(result: dict[str, Any]) -> str:
+    """One row for each data set: means over its splits, ours and each rival."""
+    figures, settings = result["figures"], result["settings"]
+    kinds = ("ours", *settings["rivals"])
+    rows = []
+    for name in settings["data"]:
+        found = [figures[f"{name}, split {k}"] for k in range(settings["splits"])]
+        cells = [
+            f"{sum(of[kind][measure] for of in found) / len(found):.3f}"
+            for measure in ("accuracy", "area")
+            for kind in kinds
+        ]
+        rows.append([name.replace("_", " "), *cells])
+    head = [f"{measure}, {kind}" for measure in ("accuracy", "area") for kind in kinds]
+    return markdown_table(["", *head], rows)
+
+
+def losses_table(result: dict[str, Any]) -> str:
+    """Every split in which ours is less accurate, or less robust, than a rival."""
+    rows = [lost.rsplit(": ", 1) for lost in result["figures"]["losses"]]
+    return markdown_table(["ours loses in", "ours < theirs"], rows)

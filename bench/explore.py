@@ -13,17 +13,23 @@ must not count.
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 
+from bench._common import seconds_of
 from extremal import data, models
-from extremal.web.pool import Deadline
-from extremal.web.setup import Setup
-from extremal.web.training import LOSS, TRAIN, train_answer, train_flow
+from extremal.web.answer_pool import Deadline
+from extremal.web.playground_settings import PlaygroundSettings
+from extremal.web.playground_training import (
+    LOSS_GOAL,
+    TRAIN_POINTS,
+    RadiusBrackets,
+    attack_and_certify,
+    train_flow,
+)
 
 SETTINGS: dict[str, Any] = {
     "setup": "the default of `extremal explore`: dim 4, 2 + 2 subclasses, 60 neurons",
@@ -45,12 +51,12 @@ def measure() -> dict[str, Any]:
     ratios: dict[str, float] = {}
     figures: dict[str, Any] = {}
     for p in SETTINGS["powers"]:
-        setup = Setup(p=p)
+        setup = PlaygroundSettings(p=p)
         answers, flows, steps, reached = [], [], [], []
-        train_answer(setup, Deadline(1e6))  # what is imported and allocated once
+        _answer(setup)  # what is imported and allocated once
         for _ in range(SETTINGS["repeats"]):  # in turns
-            answers.append(_seconds(partial(train_answer, setup, Deadline(1e6))))
-            flows.append(_seconds(partial(train_flow, setup, Deadline(1e6))))
+            answers.append(seconds_of(partial(_answer, setup)))
+            flows.append(seconds_of(partial(train_flow, setup, Deadline(1e6))))
             steps.append(_step_seconds(setup))
             reached.append(_until_fitted(setup))
         answer, flow, one = map(statistics.median, (answers, flows, steps))
@@ -69,11 +75,11 @@ def measure() -> dict[str, Any]:
     return {"bench": "explore", "ratios": ratios, "figures": figures, "settings": SETTINGS}
 
 
-def _stepper(setup: Setup) -> tuple[Callable[[], None], Callable[[], float]]:
+def _stepper(setup: PlaygroundSettings) -> tuple[Callable[[], None], Callable[[], float]]:
     """A step of plain SGD from the first weights on, and the loss on all points as it is then."""
     generator = torch.Generator().manual_seed(setup.seed)
     mixture = data.OrthonormalMixture(setup.dim, setup.positive, setup.negative, setup.spread)
-    points = mixture.sample(TRAIN, generator=generator)
+    points = mixture.sample(TRAIN_POINTS, generator=generator)
     start = models.Gaussian(float(f"1e{setup.init}"))
     net = models.PReLUNet(setup.dim, setup.width, setup.p, init=start, generator=generator)
     w, v = (part.detach().clone().requires_grad_() for part in (net.neurons, net.votes))
@@ -85,7 +91,7 @@ def _stepper(setup: Setup) -> tuple[Callable[[], None], Callable[[], float]]:
         return torch.exp(-labels[rows] * (hidden @ v.T).squeeze(1)).mean()
 
     def step() -> None:
-        rows = torch.randint(TRAIN, (SETTINGS["batch"],), generator=generator)
+        rows = torch.randint(TRAIN_POINTS, (SETTINGS["batch"],), generator=generator)
         optimiser.zero_grad()
         loss(rows).backward()
         optimiser.step()
@@ -97,23 +103,23 @@ def _stepper(setup: Setup) -> tuple[Callable[[], None], Callable[[], float]]:
     return step, full
 
 
-def _step_seconds(setup: Setup) -> float:
+def _answer(setup: PlaygroundSettings) -> RadiusBrackets:
+    """Both parts of an answer of the playground."""
+    deadline = Deadline(1e6)
+    return attack_and_certify(train_flow(setup, deadline), deadline)
+
+
+def _step_seconds(setup: PlaygroundSettings) -> float:
     """The mean time of the first steps, which cost what all others do."""
     (step, _), count = _stepper(setup), SETTINGS["recipe_steps_timed"]
-    return _seconds(lambda: [step() for _ in range(count)]) / count
+    return seconds_of(lambda: [step() for _ in range(count)]) / count
 
 
-def _until_fitted(setup: Setup) -> tuple[float, int]:
+def _until_fitted(setup: PlaygroundSettings) -> tuple[float, int]:
     """Seconds and steps of SGD until the loss on all points is as small as where the flow ends."""
     (step, full), seconds, count = _stepper(setup), 0.0, 0
     few = SETTINGS["look_every"]
-    while full() > LOSS:
-        seconds += _seconds(lambda: [step() for _ in range(few)])
+    while full() > LOSS_GOAL:
+        seconds += seconds_of(lambda: [step() for _ in range(few)])
         count += few
     return seconds, count
-
-
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import multiprocessing
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +18,7 @@ from typing import Any
 
 import torch
 
-from bench._networks import mixture_problem
+from bench._common import markdown_table, mixture_problem, wall_seconds
 from extremal import data, models, train
 from extremal.measure import distance
 from extremal.train.flow.staged_flow import StagedFlow
@@ -73,7 +72,7 @@ def _flow_figures(method: str, p: float) -> tuple[float, dict[str, Any]]:
         until = SETTINGS["recipe_steps"] * SETTINGS["lr"]
         with _stages() as stages:
             times.append(
-                _seconds(lambda: train.gradient_flow(net, points, until=until, method="auto"))  # noqa: B023
+                wall_seconds(lambda: train.gradient_flow(net, points, until=until, method="auto"))  # noqa: B023
             )
     reference = (
         models.average_classifier(mixture) if p < 2 else models.subclass_classifier(mixture, p)
@@ -96,7 +95,7 @@ def _stages() -> Iterator[dict[str, float]]:
 
     def timed(flow: StagedFlow, limit: float) -> None:
         stage = flow.phase
-        found[stage] = found.get(stage, 0.0) + _seconds(lambda: step(flow, limit))
+        found[stage] = found.get(stage, 0.0) + wall_seconds(lambda: step(flow, limit))
 
     StagedFlow.step = timed  # type: ignore[method-assign]
     try:
@@ -153,7 +152,7 @@ def _step_seconds(net: models.PReLUNet, points: data.Dataset) -> dict[str, float
     for rows in order.split(SETTINGS["batch"])[: SETTINGS["recipe_steps_timed"] + 2]:
         for kind, step in steps.items():
             torch.set_flush_denormal(kind == "flushed")
-            times[kind].append(_seconds(partial(step, rows)))
+            times[kind].append(wall_seconds(partial(step, rows)))
     torch.set_flush_denormal(True)
     return {kind: statistics.median(values[2:]) for kind, values in times.items()}
 
@@ -182,12 +181,23 @@ def _denormal_cost() -> float:
     for _ in range(SETTINGS["recipe_steps_timed"]):
         for flush, values in times.items():
             torch.set_flush_denormal(flush)
-            values.append(_seconds(lambda: tiny * 0.5))
+            values.append(wall_seconds(lambda: tiny * 0.5))
     torch.set_flush_denormal(True)
     return statistics.median(times[False]) / statistics.median(times[True])
 
 
-def _seconds(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
+def table(result: dict[str, Any]) -> str:
+    """One row for each p and kind of data."""
+    rows = []
+    figures = result["figures"]
+    for p in (1, 3):
+        for kind in ("known mixture", "plain x and y"):
+            where = f"{kind}, p = {p}"
+            spent = figures[f"where the last flow's seconds went, {where}"]
+            stages = [spent.get(stage, 0.0) for stage in ("alignment", "waking", "fitting")]
+            ratio = result["ratios"][f"recipe over flow, denormals flushed, {where}"]
+            cells = [f"{figures[f'flow, s, {where}']:.2f}", f"{ratio:.0f}"]
+            cells += [f"{part:.2f}" for part in (*stages, spent["all"] - sum(stages))]
+            rows.append([f"p = {p}, {kind}", *cells])
+    head = ["", "seconds", "times faster than the recipe", "alignment", "waking", "fitting"]
+    return markdown_table([*head, "set-up"], rows)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from bench._common import is_number, markdown_table
 from extremal.experiments import Experiment, Line, Outcome, Setting, Store
 from extremal.experiments.storage.trial_file import encode
 
@@ -134,3 +135,15 @@ def _damage(root: Path, size: str, commands: Mapping[str, Any]) -> dict[str, Any
         "missing until the next run": shown["trials"]["total"] - shown["trials"]["done"],
         "missing after it": again["trials"]["total"] - again["trials"]["done"],
     }
+
+
+def table(result: dict[str, Any]) -> str:
+    """One row a command: seconds with each store, and their ratio."""
+    small, large = (result["figures"][size] for size in ("small", "large"))
+    rows = [
+        [what, f"{small[what]:.1f}", f"{large[what]:.1f}", f"{large[what] / small[what]:.1f}"]
+        for what in small
+        if is_number(small[what])
+    ]
+    sizes = [f"{result['settings']['trials'][size]:,} trials" for size in ("small", "large")]
+    return markdown_table(["CPU seconds", *sizes, "ratio"], rows)

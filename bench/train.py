@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from bench._common import markdown_table
 from extremal import data, models, train
 
 SETTINGS: dict[str, Any] = {
@@ -178,3 +179,20 @@ def in_turns(runs: Mapping[str, Callable[[Turn], None]]) -> dict[str, float]:
 
     with ThreadPoolExecutor(len(runs)) as pool:
         return dict(zip(runs, pool.map(work, runs), strict=True))
+
+
+def table(result: dict[str, Any]) -> str:
+    """One row for each p: seconds of an epoch, how much faster, and accuracies."""
+    rows = []
+    for p in result["settings"]["powers"]:
+        found = result["figures"][f"p = {p}"]
+        ours, plain, loader = (found[kind] for kind in ("ours", "plain", "loader"))
+        cells = [f"{run['seconds of an epoch']:.2f}" for run in (ours, plain, loader)]
+        cells += [
+            f"{result['ratios'][f'{kind} over ours, seconds, p = {p}']:.2f}"
+            for kind in ("plain", "loader")
+        ]
+        cells += [f"{run['accuracy']:.4f}" for run in (ours, plain)]
+        rows.append([f"p = {p}", *cells])
+    head = ["seconds of an epoch", "ours", "plain loop", "with a DataLoader", "plain / ours"]
+    return markdown_table([*head, "DataLoader / ours", "accuracy, ours", "accuracy, plain"], rows)

@@ -1,8 +1,20 @@
-"""Train, attack and certify shallow networks, and see why some of them are robust."""
+"""Train, attack and certify shallow networks, and see why some of them are robust.
 
-from extremal import attack, certify, data, measure, models, theory, train
+A part is imported when it is first used, since torch and the drawing libraries take seconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING
+
 from extremal._version import __version__
-from extremal.evaluate import Robustness, evaluate
+
+if TYPE_CHECKING:
+    from extremal import attack, certify, data, experiments, measure, models, report, theory, train
+    from extremal.evaluate import Robustness, evaluate
 
 __all__ = [
     "Robustness",
@@ -20,10 +32,26 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Import `experiments` and `report` when first used: drawing libraries are slow to load."""
-    if name in {"experiments", "report"}:
-        import importlib  # noqa: PLC0415 - only for these two
+class _Package(ModuleType):
+    """The package, whose `evaluate` is the function, although a part has that name too."""
 
-        return importlib.import_module(f"extremal.{name}")
-    raise AttributeError(f"module 'extremal' has no attribute {name!r}")
+    def __setattr__(self, name: str, value: object) -> None:
+        """Set a name; where Python puts the imported part `evaluate`, its function comes."""
+        own = name == "evaluate" and isinstance(value, ModuleType)
+        super().__setattr__(name, value.evaluate if own else value)  # type: ignore[attr-defined]
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> object:
+    """Import a part, or what holds a name, when it is first used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'extremal' has no attribute {name!r}")
+    part = importlib.import_module(f"extremal.{'evaluate' if name == 'Robustness' else name}")
+    return part if name not in {"Robustness", "evaluate"} else getattr(part, name)
+
+
+def __dir__() -> list[str]:
+    """Every public name, imported or not."""
+    return sorted({*globals(), *__all__})

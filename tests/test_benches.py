@@ -7,7 +7,7 @@ import pytest
 
 from bench import cluster
 from extremal.experiments import Trial
-from tools.tables import FOLDER
+from tools.doc_tables import FOLDER
 
 
 def stored(name: str) -> dict:

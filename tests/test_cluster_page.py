@@ -15,7 +15,7 @@ import pytest
 from dask.utils import parse_timedelta
 from distributed.cli import dask_scheduler, dask_worker
 
-from tools.tables import ROOT
+from tools.doc_tables import ROOT
 
 PAGE = (ROOT / "docs/run-on-a-cluster.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))

@@ -12,7 +12,7 @@ import yaml
 
 import extremal as ex
 from extremal.cli import main
-from tools.tables import ROOT
+from tools.doc_tables import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -38,7 +38,9 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
     stored = (path.relative_to(ROOT).as_posix() for path in (ROOT / "results").rglob("*.json"))
     summaries = {f"extremal/{name}" for name in stored}
     assets = {
-        path.relative_to(ROOT).as_posix() for path in (ROOT / "extremal/web/assets").iterdir()
+        path.relative_to(ROOT).as_posix()
+        for part in ("report", "web")
+        for path in (ROOT / "extremal" / part / "assets").iterdir()
     }
     assert summaries
     assert assets
@@ -47,7 +49,7 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
 
 
 def test_the_stored_summaries_are_where_show_looks(wheel, monkeypatch, tmp_path, capsys):
-    from extremal.cli import experiments
+    from extremal.cli import experiment_commands
     from extremal.experiments import finding
 
     wheel.extractall(tmp_path / "site")
@@ -58,7 +60,7 @@ def test_the_stored_summaries_are_where_show_looks(wheel, monkeypatch, tmp_path,
         (ROOT / "extremal" / "experiments" / "finding.py").parents[up] / "results" for up in (2, 1)
     )
     monkeypatch.setattr(finding, "SHIPPED", tuple(inside))
-    experiments.show("demo", None, tmp_path / "runs", True)
+    experiment_commands.show("demo", None, tmp_path / "runs", True)
     assert '"rows"' in capsys.readouterr().out
 
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tools.tables import ROOT, rendered
+from tools.doc_tables import ROOT, rendered
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 LINKS = [(page, link) for page in PAGES for link in re.findall(r"\]\(([^)#]+)\)", page.read_text())]

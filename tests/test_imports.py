@@ -70,8 +70,8 @@ def test_the_estimator_knows_no_experiments():
 def test_the_check_would_notice():
     wrong = ROOT / "report" / "figure.py"
     assert not parts_imported(wrong) <= ORDER["data"]
-    assert parts_imported(ROOT / "report" / "robustness.py") >= {"evaluate"}
-    assert parts_imported(ROOT / "cli" / "evaluate.py") >= {"evaluate"}
+    assert parts_imported(ROOT / "report" / "result_plots.py") >= {"evaluate"}
+    assert parts_imported(ROOT / "cli" / "model_commands.py") >= {"evaluate"}
     assert not parts_imported(ROOT / "evaluate" / "evaluation_task.py") <= ORDER["certify"]
 
 

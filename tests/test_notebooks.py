@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import nbformat
 import pytest
 
-from tools.notebooks import NOTEBOOKS, markdown, plain, run
+from tools.run_notebooks import NOTEBOOKS, markdown, plain, run
 
 
 @pytest.fixture

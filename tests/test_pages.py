@@ -18,15 +18,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import typer
 import yaml
 from dask.utils import parse_timedelta
 from distributed.cli import dask_scheduler, dask_worker
 
 import extremal as ex
-from extremal.cli.main import app
+from extremal.cli.main import COMMAND_LINES, app, imported_command
 from extremal.data import DATASETS
-from tools.tables import ROOT
+from tools.doc_tables import ROOT
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
@@ -93,22 +92,23 @@ DASK = [(name_of(page), *command) for page in PAGES for command in dask_commands
 
 def parsed(arguments: list[str]) -> tuple[str, dict[str, object]]:
     """The command that the command line makes of arguments, and its parameters."""
-    command, name = typer.main.get_command(app), ""
+    name, *arguments = arguments
+    assert name in COMMAND_LINES, f"no such command: {name}"
+    command = imported_command(name)
     while hasattr(command, "commands"):
         assert arguments[0] in command.commands, f"no such command: {arguments[0]}"
-        command, name = command.commands[arguments[0]], f"{name} {arguments[0]}".strip()
+        command, name = command.commands[arguments[0]], f"{name} {arguments[0]}"
         arguments = arguments[1:]
     return name, command.make_context(name, list(arguments)).params
 
 
 def check(arguments: list[str]) -> None:
     """Require that a command line could be run, or that a command named alone exists."""
-    root = typer.main.get_command(app)
-    if len(arguments) == 1 and (arguments[0] in root.commands or arguments[0].startswith("--")):
-        assert arguments[0] in {*root.commands, "--help", "--version"}
+    if len(arguments) == 1 and (arguments[0] in COMMAND_LINES or arguments[0].startswith("--")):
+        assert arguments[0] in {*COMMAND_LINES, "--help", "--version"}
         return
     if arguments[1:] == ["--help"]:
-        assert arguments[0] in root.commands
+        assert arguments[0] in COMMAND_LINES
         return
     name, params = parsed(arguments)
     if name == "sweep":

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from extremal.experiments import get, load_summary
-from tools.results import ROOT
+from tools.store_results import ROOT
 
 STORED = sorted((ROOT / "results").rglob("*.json"))
 

@@ -8,9 +8,10 @@ import yaml
 from matplotlib.image import imread
 
 import extremal as ex
-from tools import pictures, site_hooks
-from tools.docstrings import Docstrings, escaped
-from tools.tables import ROOT
+from tools import draw_doc_pictures
+from tools.doc_tables import ROOT
+from tools.site import hooks
+from tools.site.docstrings import Docstrings, escaped
 
 PARTS = sorted(set(ex.__all__) - {"Robustness", "__version__"})
 CONFIG = (ROOT / "mkdocs.yml").read_text()
@@ -56,9 +57,9 @@ def test_formulas_are_escaped_and_code_is_not(text, shown):
 def test_every_page_is_in_the_navigation():
     nav = yaml.safe_load(CONFIG.split("\nnav:", 1)[1].join(["nav:", ""]))["nav"]
     listed = set(re.findall(r"[\w/.-]+\.md", str(nav)))
-    written = {path.relative_to(ROOT / "docs").as_posix() for path in site_hooks.DOCS.rglob("*.md")}
-    lessons = {f"lessons/{path.stem}.md" for path in site_hooks.NOTEBOOKS}
-    kept = {f"repo/{name}" for name in site_hooks.ALWAYS}
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in hooks.DOCS.rglob("*.md")}
+    lessons = {f"lessons/{path.stem}.md" for path in hooks.NOTEBOOKS}
+    kept = {f"repo/{name}" for name in hooks.ALWAYS}
     assert listed == written | lessons | kept
 
 
@@ -80,11 +81,11 @@ def test_links_out_of_the_docs_lead_to_the_copy_in_the_site():
         ("[d](nowhere.md)", "[d](nowhere.md)"),  # which mkdocs then complains of
         (r"1 \<\< 2", "1 &lt;&lt; 2"),
     ):
-        assert site_hooks.on_page_markdown(text, Page) == led
+        assert hooks.on_page_markdown(text, Page) == led
 
 
 def test_the_command_reference_has_every_command():
-    text = site_hooks.commands()
+    text = hooks.commands()
     for name in ("demo", "list", "run", "show", "evaluate", "certify", "bench", "data fetch"):
         assert f"## `extremal {name}`\n" in text
     assert "| `--scale, -s` | smoke (seconds)" in text
@@ -92,10 +93,10 @@ def test_the_command_reference_has_every_command():
 
 
 def test_the_pictures_are_those_of_their_script(tmp_path):
-    pictures.write(tmp_path)
-    kept = sorted(path.name for path in pictures.FOLDER.glob("*.png"))
+    draw_doc_pictures.write(tmp_path)
+    kept = sorted(path.name for path in draw_doc_pictures.FOLDER.glob("*.png"))
     assert kept == sorted(path.name for path in tmp_path.glob("*.png"))
     for name in kept:
-        made, stored = (imread(folder / name) for folder in (tmp_path, pictures.FOLDER))
+        made, stored = (imread(folder / name) for folder in (tmp_path, draw_doc_pictures.FOLDER))
         assert made.shape == stored.shape
         assert abs(made - stored).mean() < 1e-3, name

@@ -1,14 +1,17 @@
 """Figures, tables and pages, made from stored results: the only part that draws."""
 
-from extremal.report.animate import save_animation
+from extremal.report.animation import save_animation
 from extremal.report.figure import draw, save_figure
-from extremal.report.files import write_report
-from extremal.report.page import write_page
-from extremal.report.pairs import draw_pairs, save_pairs
-from extremal.report.plot import plot
-from extremal.report.robustness import draw_robustness, save_robustness
-from extremal.report.table import rows_markdown, rows_table
-from extremal.report.trials import save_rows
+from extremal.report.html_page import write_page
+from extremal.report.report_files import save_rows, write_report
+from extremal.report.result_plots import (
+    draw_pairs,
+    draw_robustness,
+    plot,
+    save_pairs,
+    save_robustness,
+)
+from extremal.report.verdict_table import rows_markdown, rows_table
 
 __all__ = [
     "draw",

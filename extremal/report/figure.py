@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -15,22 +15,34 @@ from matplotlib.figure import Figure
 from extremal._check import choice, require
 from extremal._files import write_whole
 from extremal.report.legends import place_legends, settle
-from extremal.report.panels import (
-    MARK_SIZE,
+from extremal.report.matplotlib_panels import (
+    MARK_LABEL_POINTS,
     draw_bars,
     draw_heat,
     draw_line,
     draw_missing,
     draw_pictures,
 )
-from extremal.report.scenes import draw_scene
-from extremal.report.style import RC, Panel, colours, headings, panels_of, wrapped
+from extremal.report.matplotlib_scenes import draw_scene
+from extremal.report.panel_style import (
+    MATPLOTLIB_SETTINGS,
+    Panel,
+    curve_colours,
+    headings,
+    panels_of,
+    wrapped,
+)
 
-KINDS = ("line", "bars", "heat", "scene", "pictures", "missing")
-WIDTHS = {1: 5.6, 2: 4.3}  # inches of a panel with its labels, by the number of columns
-SCENE_WIDTH = 3.1  # inches of a panel where there are only scenes, which are square
-HEIGHTS = {1: 2.8, 2: 2.4}  # inches of a panel's axes, by the number of columns
-DPI = 200
+# Kinds of panels that a summary may hold.
+PANEL_KINDS = ("line", "bars", "heat", "scene", "pictures", "missing")
+# A panel's width with its labels, by the number of columns of the figure.
+PANEL_WIDTHS_INCHES = {1: 5.6, 2: 4.3}
+# A panel's width where there are only scenes, which are square.
+SCENE_PANEL_INCHES = 3.1
+# The height of a panel's axes, by the number of columns of the figure.
+AXES_HEIGHTS_INCHES = {1: 2.8, 2: 2.4}
+# Fine enough for print, and for a screen at twice the size.
+DOTS_PER_INCH = 200
 
 
 def draw(summary: Mapping[str, Any]) -> Figure:
@@ -38,21 +50,21 @@ def draw(summary: Mapping[str, Any]) -> Figure:
 
     The figure belongs to no window and to no global state: `figure.savefig(path)` writes it.
     """
-    panels = check(summary)
+    panels = checked_panels(summary)
     columns = min(int(summary["columns"]), len(panels))
     square = all(panel["kind"] == "scene" for panel in panels)
-    width = SCENE_WIDTH if square and columns > 1 else WIDTHS.get(columns, 3.5)
-    height = HEIGHTS.get(columns, 2.05)
+    width = SCENE_PANEL_INCHES if square and columns > 1 else PANEL_WIDTHS_INCHES.get(columns, 3.5)
+    height = AXES_HEIGHTS_INCHES.get(columns, 2.05)
     heights = [
         max(2.6 if panel["kind"] == "scene" else height for panel in panels[k : k + columns])
         for k in range(0, len(panels), columns)
     ]
-    with matplotlib.rc_context(RC):
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
         figure, places = lay_out(len(panels), columns, width, heights)
         curves, scenes = _fill(figure, places, panels, width)
-        fit(figure, heights)
+        fit_height(figure, heights)
         place_legends(figure, curves, scenes)
-        fit(figure, heights)
+        fit_height(figure, heights)
     return figure
 
 
@@ -66,14 +78,14 @@ def lay_out(
     return figure, [grid[divmod(k, columns)] for k in range(count)]
 
 
-def check(summary: Mapping[str, Any]) -> list[Panel]:
+def checked_panels(summary: Mapping[str, Any]) -> list[Panel]:
     """Return the panels, if the summary has what a drawing needs."""
     good = isinstance(summary, Mapping) and {"panels", "columns", "title"} <= set(summary)
     require(good, "summary", "hold title, panels and columns", summary)
     columns = summary["columns"]
     require(isinstance(columns, int) and columns >= 1, "columns", "be an integer >= 1", columns)
     for panel in panels_of(summary):
-        choice("kind of a panel", panel.get("kind"), KINDS)
+        choice("kind of a panel", panel.get("kind"), PANEL_KINDS)
     return panels_of(summary)
 
 
@@ -83,18 +95,18 @@ def _fill(
     """Draw and title each panel; return the axes of the scenes apart from the others."""
     curves: list[Axes] = []
     scenes: list[Axes] = []
-    items = zip(places, panels, headings(panels), colours(panels), strict=True)
+    items = zip(places, panels, headings(panels), curve_colours(panels), strict=True)
     for place, panel, heading, shades in items:
         space = panel["kind"] == "scene" and int(panel["dim"]) == 3
         axes = figure.add_subplot(place, projection="3d" if space else None)
         rows = _draw_panel(axes, panel, shades, 0.8 * width)
-        pad = 6.0 + rows * (MARK_SIZE + 2.5)
+        pad = 6.0 + rows * (MARK_LABEL_POINTS + 2.5)
         axes.set_title(wrapped(heading, 0.84 * width, 9.5), loc="left", pad=pad)
         (scenes if panel["kind"] == "scene" else curves).append(axes)
     return curves, scenes
 
 
-def fit(figure: Figure, heights: Sequence[float]) -> None:
+def fit_height(figure: Figure, heights: Sequence[float]) -> None:
     """Make the figure so high that the axes of each row have their height.
 
     Titles over several lines, labels of marks, slanted ticks and legends then cost paper, not plot.
@@ -123,29 +135,27 @@ def _draw_panel(axes: Axes, panel: Panel, shades: Sequence[str], width: float) -
 
 def png_bytes(summary: Mapping[str, Any]) -> bytes:
     """The figure as a PNG: the same bytes for the same summary and the same matplotlib."""
-    return _render(draw(summary), "png", {"Software": None})
+    return figure_bytes(draw(summary), "png")
 
 
 def pdf_bytes(summary: Mapping[str, Any]) -> bytes:
     """The figure as a PDF, without a date."""
-    return _render(draw(summary), "pdf", _dateless(summary))
+    return figure_bytes(draw(summary), "pdf", str(summary["title"]))
 
 
 def save_figure(summary: Mapping[str, Any], folder: str | Path) -> list[Path]:
     """Write `figure.png` and `figure.pdf` into a folder, each whole or not at all."""
-    figure, dateless = draw(summary), _dateless(summary)
+    figure = draw(summary)
     png, pdf = Path(folder) / "figure.png", Path(folder) / "figure.pdf"
-    write_whole(png, _render(figure, "png", {"Software": None}), make_folders=True)
-    write_whole(pdf, _render(figure, "pdf", dateless), make_folders=True)
+    write_whole(png, figure_bytes(figure, "png"), make_folders=True)
+    write_whole(pdf, figure_bytes(figure, "pdf", str(summary["title"])), make_folders=True)
     return [png, pdf]
 
 
-def _dateless(summary: Mapping[str, Any]) -> dict[str, Any]:
-    return {"Title": str(summary["title"]), "CreationDate": None}
-
-
-def _render(figure: Figure, form: str, metadata: dict[str, Any]) -> bytes:
+def figure_bytes(figure: Figure, form: Literal["png", "pdf"], title: str | None = None) -> bytes:
+    """A figure as a file without a date and a program's name; a PDF may have a title."""
+    metadata = {"Software": None} if form == "png" else {"Title": title, "CreationDate": None}
     target = io.BytesIO()
-    with matplotlib.rc_context(RC):
-        figure.savefig(target, format=form, dpi=DPI, metadata=metadata)
+    with matplotlib.rc_context(MATPLOTLIB_SETTINGS):
+        figure.savefig(target, format=form, dpi=DOTS_PER_INCH, metadata=metadata)
     return target.getvalue()

@@ -4,7 +4,6 @@ It needs Dash, the extra "explore"; nothing else of the package imports this par
 `extremal explore`, and only when it is called.
 """
 
-from extremal.web.serve import make, serve
-from extremal.web.shell import LOOPBACK, create_app
+from extremal.web.server import LOOPBACK_NAMES, create_app, listening_server, serve
 
-__all__ = ["LOOPBACK", "create_app", "make", "serve"]
+__all__ = ["LOOPBACK_NAMES", "create_app", "listening_server", "serve"]

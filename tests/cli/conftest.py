@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 import extremal as ex
 from extremal.cli.main import main
-from tests.cli.scene import POINTS, WRONG, mixture, sample
+from tests.cli.helpers_network import POINTS, WRONG, mixture, sample
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import torch
 from scipy.stats import binomtest
 
 import extremal as ex
-from tests.cli.scene import POINTS, WRONG, sample
+from tests.cli.helpers_network import POINTS, WRONG, sample
 
 COMMAND = ("certify", "net.safetensors", "--data", "points.safetensors")
 SPOILT = ("certify", "net.safetensors", "--data", "wrong.safetensors")

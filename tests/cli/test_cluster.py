@@ -63,7 +63,7 @@ def test_without_dask_a_cluster_says_how_to_install_it(here, monkeypatch, tmp_pa
 
 def test_nothing_imports_dask_before_it_is_needed():
     code = (
-        "import sys; import extremal.cli.main, extremal.experiments, extremal.report; "
+        "import sys; import extremal.cli.experiment_commands, extremal.report; "
         "print(sorted({'dask', 'distributed', 'pyarrow'} & set(sys.modules)))"
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

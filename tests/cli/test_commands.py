@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from extremal.cli.main import main
+from extremal.cli.main import COMMAND_LINES, imported_command, main
 from extremal.experiments import Outcome, Store, get, names
 
 FAST = "min-vidal-2024/figure-7"
@@ -47,6 +47,29 @@ def test_version_and_help(here):
         assert told.returncode == 0
         assert max(map(len, told.stdout.splitlines())) <= 80
         assert not command or f"extremal {command}" in told.stdout
+
+
+def test_the_list_of_commands_says_what_their_own_help_says():
+    for name, (_, line) in COMMAND_LINES.items():
+        first = imported_command(name).help.split("\n\n")[0]
+        assert " ".join(first.split()) == line, name
+
+
+@pytest.mark.parametrize("asked", ["--version", "--help"])
+def test_what_needs_no_command_imports_none(asked):
+    code = (
+        "import sys\nfrom extremal.cli.main import main\n"
+        "try:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
+    )
+    command = [sys.executable, "-c", code, asked]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert told.stderr == "False\n"
+
+
+def test_a_mistyped_command_is_one_line(here):
+    told = here("eksplor")
+    assert told.returncode == 2
+    assert told.stderr == "error: No such command 'eksplor'. Did you mean 'explore'?\n"
 
 
 def test_list_names_every_experiment(here):

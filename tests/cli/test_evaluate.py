@@ -8,7 +8,7 @@ import torch
 
 import extremal as ex
 from extremal.data import Dataset
-from tests.cli.scene import POINTS, sample
+from tests.cli.helpers_network import POINTS, sample
 
 COMMAND = ("evaluate", "net.safetensors", "--data", "points.safetensors")
 FAST = ("--effort", "fast")

@@ -9,7 +9,7 @@ import torch
 from extremal import models
 from extremal.models.model_files import included_file
 from tests.data.test_named_datasets import fetched
-from tools import networks
+from tools import train_shipped_networks
 
 NAMES = [f"{name}-p{p}" for name in ("fashion-mnist", "mnist") for p in (1, 2, 3, 4)]
 
@@ -55,14 +55,14 @@ def test_images_in_255ths_give_the_outputs_of_those_in_256ths():
     )
     levels = torch.randint(256, (6, 5), generator=generator).double()
     before = net(levels / 256).detach()
-    assert torch.allclose(networks.in_255ths(net)(levels / 255), before, rtol=1e-12)
+    assert torch.allclose(train_shipped_networks.in_255ths(net)(levels / 255), before, rtol=1e-12)
 
 
 def test_the_card_tells_the_stored_numbers():
-    numbers = json.loads(networks.NUMBERS.read_text())
+    numbers = json.loads(train_shipped_networks.NUMBERS.read_text())
     assert sorted(numbers) == NAMES
     text = included_file("x").with_name("README.md").read_text()
-    assert text == networks.card(numbers)
+    assert text == train_shipped_networks.card(numbers)
     for name, found in numbers.items():
         row = re.search(rf"\| `{name}` \|(.*)\|", text)
         assert row is not None
@@ -72,7 +72,7 @@ def test_the_card_tells_the_stored_numbers():
 
 @pytest.mark.fetch
 def test_accuracy_on_the_official_test_set():
-    numbers = json.loads(networks.NUMBERS.read_text())
+    numbers = json.loads(train_shipped_networks.NUMBERS.read_text())
     test = fetched("mnist")[1]
     for name in NAMES[4:]:
         right = models.load(name)(test.x).argmax(1) == test.y

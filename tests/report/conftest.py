@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from tests.report.examples import make_summary
+from tests.report.helpers_summaries import make_summary
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
 from extremal.report import draw, save_figure
-from extremal.report.style import CYCLE, MORE
-from tests.report.examples import (
+from extremal.report.panel_style import CURVE_COLOURS, EXTRA_CURVE_COLOURS
+from tests.report.helpers_summaries import (
     distance_panel,
     heat_panel,
     line_panel,
@@ -277,11 +277,11 @@ def test_named_curves_are_told_apart_and_values_of_one_quantity_are_shades() -> 
     names = ["pReLU", "ReLU", "Tanh", "GELU", "SiLU", "cubic", "deep", "Bayes", "logistic"]
     panel["series"] = [{**panel["series"][0], "label": name} for name in names]
     looks = [line.get_color() for line in drawn(panel).axes[0].lines[:9]]
-    assert looks == [*CYCLE, *MORE[:2]]
+    assert looks == [*CURVE_COLOURS, *EXTRA_CURVE_COLOURS[:2]]
     for k, series in enumerate(panel["series"]):
         series["label"] = f"p = {1 + 0.5 * k:g}"
     shades = [line.get_color() for line in drawn(panel).axes[0].lines[:9]]
-    assert not set(shades) & {*CYCLE, *MORE}
+    assert not set(shades) & {*CURVE_COLOURS, *EXTRA_CURVE_COLOURS}
 
 
 def test_a_legend_below_clears_slanted_ticks() -> None:

@@ -12,9 +12,9 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.web import chromium
+from tests.web import helpers_browser
 
-pytestmark = pytest.mark.skipif(chromium.may_skip(), reason=chromium.MISSING)
+pytestmark = pytest.mark.skipif(helpers_browser.may_skip(), reason=helpers_browser.MISSING)
 WAIT = 120  # seconds at most, on a busy machine
 HALF = """
 const curve = document.querySelector("#curve .js-plotly-plot").data[0];
@@ -26,13 +26,13 @@ CAMERA = "return document.querySelector('#space-0 .js-plotly-plot').layout.scene
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    with chromium.served(tmp_path_factory.mktemp("runs")) as found:
+    with helpers_browser.served(tmp_path_factory.mktemp("runs")) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
 def browser():
-    with chromium.opened() as driver:
+    with helpers_browser.opened() as driver:
         yield driver
 
 
@@ -40,13 +40,13 @@ def browser():
 def page(browser):
     """The browser; at the end it has complained of nothing and asked nobody else."""
     browser.get_log("browser")
-    chromium.requested(browser)
+    helpers_browser.requested(browser)
     yield browser
     severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert severe == []
     # chrome: is the browser's own first page, data: and blob: are within the page.
     near = ("http://127.0.0.1:", "data:", "blob:", "chrome:", "chrome-untrusted:")
-    far = [url for url in chromium.requested(browser) if not url.startswith(near)]
+    far = [url for url in helpers_browser.requested(browser) if not url.startswith(near)]
     assert far == []
 
 
@@ -203,12 +203,18 @@ def test_open_a_run(page, address):
     page.find_element(By.ID, "filter").send_keys("figure-2 paper vidal-2024")
     until(page, lambda: text(page, "counted").startswith("1 of"))
     page.find_element(By.LINK_TEXT, "min-vidal-2024/figure-2").click()
-    until(page, lambda: "rows agree" in text(page, "page"))
-    drawn = "return document.querySelectorAll('#run-figures .js-plotly-plot .main-svg').length"
-    until(page, lambda: page.execute_script(drawn) >= 6)
-    assert "1/sqrt(K), Theorem 1" in text(page, "page")
+    until(page, lambda: page.find_elements(By.ID, "run-report") != [])
     files = page.find_elements(By.CSS_SELECTOR, "a[download]")
     assert "Claims, CSV" in [one.text for one in files]
+    page.switch_to.frame("run-report")
+    try:
+        told = "return document.querySelector('main')?.innerText ?? ''"
+        until(page, lambda: "rows agree" in page.execute_script(told))
+        drawn = "return document.querySelectorAll('.js-plotly-plot .main-svg').length"
+        until(page, lambda: page.execute_script(drawn) >= 6)
+        assert "1/sqrt(K), Theorem 1" in page.execute_script(told)
+    finally:
+        page.switch_to.default_content()
 
 
 def test_controls_have_labels_and_the_theme_can_be_switched(page, address):

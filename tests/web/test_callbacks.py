@@ -23,29 +23,26 @@ from hypothesis import strategies as st
 from extremal import experiments
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
-from extremal.web import (
-    create_app,
-    images,
-    overview,
-    pictures,
-    playground,
-    results,
-    run_page,
-    runs,
-    stage,
+from extremal.web import create_app, image_attacks, stored_runs
+from extremal.web.answer_pool import Busy, Deadline, Superseded
+from extremal.web.app import _not_found, _Pages
+from extremal.web.callback_errors import INTERNAL_ERROR_SENTENCE, errors_as_text
+from extremal.web.image_attacks import (
+    ImageQuestion,
+    UploadedNetworks,
+    network_answer,
+    read_question,
+    read_question_link,
 )
-from extremal.web.charts import draw_curve
-from extremal.web.guard import SORRY, guarded
-from extremal.web.look import theme
-from extremal.web.pictures import Own, Shot, look_at, read_shot, read_shot_link
-from extremal.web.pool import Busy, Deadline, Superseded
-from extremal.web.probing import regions
-from extremal.web.results import KINDS, changed, detail, download, listing
-from extremal.web.setup import Probe, Setup
-from extremal.web.shell import _not_found, _Pages
-from extremal.web.words import broken
+from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
+from extremal.web.pages.playground_answers import broken
+from extremal.web.playground_charts import draw_curve
+from extremal.web.playground_settings import PlanePoint, PlaygroundSettings
+from extremal.web.playground_training import decision_regions
+from extremal.web.stored_runs import FILE_KINDS, changed, detail, drawn_file, listing, made_file
+from extremal.web.theme import read_theme
 
-OURS = SORRY.partition("{")[0]
+OURS = INTERNAL_ERROR_SENTENCE.partition("{")[0]
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
 PLAIN |= st.floats(allow_subnormal=False)
 ANYTHING = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
@@ -57,10 +54,12 @@ def mappings(*names: str) -> st.SearchStrategy:
     return st.dictionaries(st.sampled_from(names), good | ANYTHING) | ANYTHING
 
 
-SETUPS = mappings("p", "beside", "positive", "negative", "spread", "init", "width", "seed", "loss")
+SETUPS = mappings(
+    "p", "second_p", "positive", "negative", "spread", "init", "width", "seed", "loss"
+)
 SHOT = {
-    "data": st.sampled_from(pictures.DATA),
-    "index": st.integers(0, pictures.COUNT - 1),
+    "data": st.sampled_from(image_attacks.IMAGE_DATA_SETS),
+    "index": st.integers(0, image_attacks.CHOOSABLE_IMAGES - 1),
     "norm": st.sampled_from(["l1", "l2", "linf"]),
     "radius": st.sampled_from([0, 0.01, 0.5]),
 }
@@ -84,7 +83,7 @@ class Fixed:
         self.answer = answer
 
     def ask(self, key, work, **_):
-        return self.answer if isinstance(key, Setup) else work(Deadline(300.0))
+        return self.answer if isinstance(key, PlaygroundSettings) else work(Deadline(300.0))
 
 
 class Refusing:
@@ -99,7 +98,9 @@ class Passing:
 
     def __init__(self) -> None:
         self.kept, self.count = {}, 0
-        x = torch.rand(pictures.COUNT, 784, generator=torch.Generator().manual_seed(1))
+        x = torch.rand(
+            image_attacks.CHOOSABLE_IMAGES, 784, generator=torch.Generator().manual_seed(1)
+        )
         self.images = Dataset(x, network()(x).argmax(1).detach(), box=(0.0, 1.0))
 
     def ask(self, key, work, **_):
@@ -115,7 +116,7 @@ class Passing:
 
 def answered(callback, *values):
     """What a guarded callback returns: its message where it failed, else ''."""
-    found = guarded(lambda words: (words,))(callback)(*values)
+    found = errors_as_text(lambda words: (words,))(callback)(*values)
     words = found[0] if len(found) == 1 else ""
     assert OURS not in words, words
     return words
@@ -129,28 +130,28 @@ def fixed(answers):
 @given(SETUPS, THEMES, ANYTHING)
 @quick
 def test_the_playground(fixed, values, look, asker):
-    answered(playground.Playground(fixed).show, values, look, asker)
+    answered(playground_answers.Playground(fixed).show, values, look, asker)
 
 
 @given(SETUPS, THEMES, ANYTHING)
 @settings(quick, max_examples=25)
 def test_the_test_points(fixed, values, look, asker):
-    answered(playground.Playground(fixed).survive, values, look, asker)
+    answered(playground_answers.Playground(fixed).attack_and_certify, values, look, asker)
 
 
 @given(SETUPS, PROBES, THEMES, ANYTHING)
 @settings(quick, max_examples=40)
 def test_the_plane(fixed, values, point, look, asker):
-    answered(playground.Playground(fixed).probe, values, point, look, asker)
+    answered(playground_answers.Playground(fixed).probe, values, point, look, asker)
 
 
 @given(mappings("data", "index", "norm", "radius"), ANYTHING, ANYTHING)
 @quick
 def test_the_images(passing, values, own, asker):
     before = passing.count
-    words = answered(images.Images(passing).show, values, own, asker)
+    words = answered(images_page.Images(passing).show, values, own, asker)
     assert words or passing.count > before
-    assert answered(images.Images(Refusing()).show, values, own, asker)
+    assert answered(images_page.Images(Refusing()).show, values, own, asker)
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def passing():
 @given(st.fixed_dictionaries(SHOT), ANYTHING)
 @settings(quick, max_examples=3)
 def test_images_that_there_are(passing, values, asker):
-    assert answered(images.Images(passing).show, values, None, asker) == ""
+    assert answered(images_page.Images(passing).show, values, None, asker) == ""
 
 
 @given(
@@ -169,25 +170,24 @@ def test_images_that_there_are(passing, values, asker):
 )
 @quick
 def test_the_upload(contents):
-    words = answered(images.Images(Refusing()).upload, contents, "a name")
+    words = answered(images_page.Images(Refusing()).upload, contents, "a name")
     assert words.startswith("file must") or contents is None
 
 
 @given(ANYTHING, mappings("by", "down"), ANYTHING)
 @settings(quick, max_examples=25)
 def test_the_table_of_runs(tmp_path, listed, words, order, ticks):
-    stored = runs.Runs(Fixed(None), tmp_path)
+    stored = runs_page.RunPages(Fixed(None), tmp_path)
     stored._pool.ask = lambda *_, **__: listed
     assert answered(stored.rows, words, order, ticks) == ""
 
 
-@given(RUN, THEMES)
+@given(RUN)
 @settings(quick, max_examples=40)
-def test_one_run(passing, values, look):
-    stored = runs.Runs(passing, Path("nowhere"))
-    answered(stored.draw, values, look)
+def test_one_run(passing, values):
+    stored, refusing = (runs_page.RunPages(pool, Path("nowhere")) for pool in (passing, Refusing()))
     answered(stored.refresh, None, values)
-    answered(runs.Runs(Refusing(), Path("nowhere")).draw, values, look)
+    answered(refusing.refresh, None, values)
 
 
 LINKS = st.dictionaries(
@@ -207,19 +207,19 @@ def test_every_address(pages, path, search):
 
 @pytest.fixture(scope="module")
 def pages(passing):
-    made = (runs.Runs(pool, Path("nowhere")) for pool in (passing, Refusing()))
-    return [guarded(_not_found)(_Pages(stored)) for stored in made]
+    made = (runs_page.RunPages(pool, Path("nowhere")) for pool in (passing, Refusing()))
+    return [errors_as_text(_not_found)(_Pages(stored)) for stored in made]
 
 
-@given(RUN, st.sampled_from([*KINDS, "exe", ""]) | st.text(max_size=9))
+@given(RUN, st.sampled_from([*FILE_KINDS, "exe", ""]) | st.text(max_size=9))
 @settings(quick, max_examples=60)
 def test_every_file(client, values, kind):
     asked = values if isinstance(values, dict) else {}
     query = urlencode({**asked, "kind": kind}, errors="replace")
-    found = client.get(f"/download?{query}")
-    assert found.status_code in (200, 404)
-    assert found.status_code == 200 or found.text.count("\n") == 1
-    assert OURS not in found.text
+    with client.get(f"/download?{query}") as found:
+        assert found.status_code in (200, 404)
+        assert found.status_code == 200 or found.text.count("\n") == 1
+        assert OURS.encode() not in found.data
 
 
 @pytest.fixture(scope="module")
@@ -253,7 +253,7 @@ def test_our_own_mistakes_are_logged_and_not_shown(caplog):
         raise KeyError("secret")
 
     with caplog.at_level(logging.ERROR):
-        words = guarded(str)(broken)()
+        words = errors_as_text(str)(broken)()
     assert words.startswith(OURS)
     assert "KeyError" in words
     assert "secret" not in words
@@ -265,31 +265,33 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
         raise Superseded
 
     with pytest.raises(PreventUpdate):
-        guarded(str)(given_up)()
+        errors_as_text(str)(given_up)()
 
 
 def test_a_good_question_is_drawn(fixed, answers):
-    shown = playground.Playground(fixed).show({"p": 1}, "light", "me")
+    shown = playground_answers.Playground(fixed).show({"p": 1}, "light", "me")
     assert shown[2] == "stage"
     assert "p = 1: of 33 neurons" in str(shown[5])
     assert "OrthonormalMixture(dim=4" in shown[6]
-    both = playground.Playground(fixed).show({"p": 1, "beside": 3}, "dark", "me")
+    both = playground_answers.Playground(fixed).show({"p": 1, "second_p": 3}, "dark", "me")
     assert both[2] == "stage two"
     assert len(both[8]) == 2
-    plane = playground.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
-    told = regions(answers[1.0].trained, Probe(2, 3), Deadline(300.0))
+    plane = playground_answers.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
+    told = decision_regions(answers[1.0].trained, PlanePoint(2, 3), Deadline(300.0))
     assert f"{told.radius:.3f}" in str(plane[2])
-    curve, words, message = playground.Playground(fixed).survive({}, "dark", "me")
-    assert curve == draw_curve([answers[1.0]], theme("dark"))
+    curve, words, message = playground_answers.Playground(fixed).attack_and_certify(
+        {}, "dark", "me"
+    )
+    assert curve == draw_curve([answers[1.0]], read_theme("dark"))
     assert broken(answers[1.0]) in str(words)
     assert message == ""
 
 
 def test_bad_links_are_explained_in_the_page():
-    page = str(stage.page("?p=17"))
+    page = str(playground_page.page("?p=17"))
     assert "This link can't be followed as it is: p must be" in page
-    assert "This link can't be followed as it is: norm must be" in str(images.page("?norm=l7"))
-    gone = str(runs.Runs(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
+    assert "This link can't be followed as it is: norm must be" in str(images_page.page("?norm=l7"))
+    gone = str(runs_page.RunPages(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
     assert "unknown experiment" in gone
 
 
@@ -307,7 +309,7 @@ def sent(data: bytes) -> str:
 
 def test_a_network_of_ones_own(tmp_path):
     network().save(tmp_path / "net.safetensors")
-    own = Own()
+    own = UploadedNetworks()
     key = own.add(sent((tmp_path / "net.safetensors").read_bytes()))
     assert torch.equal(own.get(key).neurons, network().neurons)
     with pytest.raises(ValueError, match="chosen again"):
@@ -318,13 +320,13 @@ def test_a_network_of_ones_own(tmp_path):
 def test_a_network_for_something_else_is_refused(tmp_path, outputs, dim):
     network(outputs, dim).save(tmp_path / "net.safetensors")
     with pytest.raises(ValueError, match="784 inputs, 10 outputs"):
-        Own().add(sent((tmp_path / "net.safetensors").read_bytes()))
+        UploadedNetworks().add(sent((tmp_path / "net.safetensors").read_bytes()))
 
 
 def test_large_files_are_refused(monkeypatch):
-    monkeypatch.setattr(pictures, "FILE", 100)
+    monkeypatch.setattr(image_attacks, "FILE_BYTES", 100)
     with pytest.raises(ValueError, match="at most 0 MB"):
-        Own().add(sent(b"0" * 1000))
+        UploadedNetworks().add(sent(b"0" * 1000))
 
 
 def test_few_files_are_read_at_a_time(monkeypatch):
@@ -335,8 +337,8 @@ def test_few_files_are_read_at_a_time(monkeypatch):
         assert opened.wait(30.0)
         return network()
 
-    monkeypatch.setattr(pictures, "_read", slow)
-    own = Own()
+    monkeypatch.setattr(image_attacks, "_read_network", slow)
+    own = UploadedNetworks()
     own._reading = threading.Semaphore(1)
     first = threading.Thread(target=own.add, args=(sent(b"first"),))
     first.start()
@@ -360,7 +362,7 @@ def test_whoever_looks_at_an_image_looks_at_the_clock(norm):
             self.count += 1
 
     deadline = Counted(1.0)
-    look_at("yours", network(), images, Shot(norm=norm, radius=0.1), deadline)
+    network_answer("yours", network(), images, ImageQuestion(norm=norm, radius=0.1), deadline)
     assert deadline.count >= 3  # in the attack, in the smallest one, in the certificate
 
 
@@ -368,8 +370,8 @@ def test_an_image_is_attacked_within_its_ball_and_box():
     x = torch.rand(4, 784, generator=torch.Generator().manual_seed(1))
     net = network().float()
     y = net(x).argmax(1).detach()
-    shot = Shot(index=2, norm="l2", radius=2.0)
-    seen = look_at("yours", net, Dataset(x, y, box=(0.0, 1.0)), shot, Deadline(300.0))
+    shot = ImageQuestion(index=2, norm="l2", radius=2.0)
+    seen = network_answer("yours", net, Dataset(x, y, box=(0.0, 1.0)), shot, Deadline(300.0))
     assert float((seen.x_adv - x[2]).norm()) <= 2.0 * (1 + 1e-5)
     assert float(seen.x_adv.min()) >= 0.0
     assert float(seen.x_adv.max()) <= 1.0
@@ -380,23 +382,23 @@ def test_an_image_is_attacked_within_its_ball_and_box():
 
 
 def test_the_usual_radius_depends_on_the_norm():
-    assert read_shot({"norm": "linf"}).radius == 0.1
-    assert read_shot_link("?data=fashion-mnist&index=7&norm=l1&radius=3") == Shot(
+    assert read_question({"norm": "linf"}).radius == 0.1
+    assert read_question_link("?data=fashion-mnist&index=7&norm=l1&radius=3") == ImageQuestion(
         "fashion-mnist", 7, "l1", 3.0
     )
     for bad in ("?index=300", "?radius=-1", "?radius=7", "?norm=l7", "?data=cifar10"):
         with pytest.raises(ValueError, match="must"):
-            read_shot_link(bad)
+            read_question_link(bad)
     for name in ("data", "index", "norm", "radius"):
         with pytest.raises(ValueError, match=f"{name} must"):
-            read_shot({name: None})
+            read_question({name: None})
 
 
 def test_images_that_are_not_here_are_not_fetched(monkeypatch, tmp_path):
     monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path))
     monkeypatch.delenv("EXTREMAL_DATA", raising=False)
     with pytest.raises(ValueError, match="extremal data fetch mnist"):
-        pictures.load_images("mnist")
+        image_attacks.load_images("mnist")
 
 
 # Runs
@@ -407,22 +409,22 @@ def test_the_shipped_results_are_listed_and_can_be_had(tmp_path, listed):
     shipped = rows["min-vidal-2024/figure-2", "paper"]
     assert (shipped.status, shipped.done, shipped.total) == ("shipped", 320, 320)
     summary = detail("min-vidal-2024/figure-2", "paper", tmp_path)
-    claims = list(csv.DictReader(io.StringIO(download(summary, "csv").decode())))
+    claims = list(csv.DictReader(io.StringIO(made_file(summary, "csv").decode())))
     assert [row["quantity"] for row in claims] == [row["quantity"] for row in summary["rows"]]
-    curves = list(csv.DictReader(io.StringIO(download(summary, "figure.csv").decode())))
+    curves = list(csv.DictReader(io.StringIO(made_file(summary, "figure.csv").decode())))
     line = next(panel for panel in summary["panels"] if panel["kind"] == "line")
     own = [float(row["y"]) for row in curves if row["series"] == line["series"][0]["label"]]
     assert own[: len(line["series"][0]["y"])] == line["series"][0]["y"]
-    assert download(summary, "pdf").startswith(b"%PDF")
+    assert made_file(summary, "pdf").startswith(b"%PDF")
 
 
 def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
     client = create_app(tmp_path).server.test_client()
     where = "/download?name=demo&scale=quick&kind="
-    for kind, mime in KINDS.items():
-        found = client.get(where + kind)
-        assert (found.status_code, found.mimetype) == (200, mime)
-        assert f"demo-quick.{kind}" in found.headers["Content-Disposition"]
+    for kind, (mime, _) in FILE_KINDS.items():
+        with client.get(where + kind) as found:
+            assert (found.status_code, found.mimetype) == (200, mime)
+            assert f"demo-quick.{kind}" in found.headers["Content-Disposition"]
     bad = ("/download", where + "exe", "/download?name=../../etc/passwd&scale=quick&kind=csv")
     for address in bad:
         found = client.get(address)
@@ -433,14 +435,59 @@ def test_files_are_served_and_what_is_not_there_is_a_sentence(tmp_path):
 
 def test_a_figure_is_drawn_once_and_not_for_other_sites(tmp_path, monkeypatch, pool):
     drawn = []
-    monkeypatch.setattr(results, "png_bytes", lambda summary: drawn.append(1) or b"picture")
+    monkeypatch.setattr(stored_runs, "pdf_bytes", lambda summary: drawn.append(1) or b"picture")
     client = create_app(tmp_path, pool=pool).server.test_client()
-    where = "/download?name=demo&scale=quick&kind=png"
+    where = "/download?name=demo&scale=quick&kind=pdf"
     away = client.get(where, headers={"Sec-Fetch-Site": "cross-site"})
     assert (away.status_code, drawn) == (403, [])
     for site in ("same-origin", "none"):
         assert client.get(where, headers={"Sec-Fetch-Site": site}).data == b"picture"
     assert drawn == [1]
+
+
+def test_a_figure_that_is_stored_is_not_drawn(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_runs, "png_bytes", None)
+    client = create_app(tmp_path).server.test_client()
+    stored = Path(__file__).parents[2] / "results" / "demo" / "quick.png"
+    with client.get("/download?name=demo&scale=quick&kind=png") as found:
+        assert found.data == stored.read_bytes()
+
+
+def test_what_a_run_drew_is_taken_until_a_trial_or_a_start_is_newer(tmp_path):
+    experiment = experiments.get("demo")
+    folder = tmp_path / "demo" / "quick"
+    trial = experiments.Store(tmp_path).path(experiment.trials("quick")[0])
+    for path in (folder / "begun.json", trial, folder / "report.html", folder / "figure.pdf"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text('{"seeds": null}')
+        os.utime(path, (1e9, 1e9))
+    asked = ("demo", "quick", "html", tmp_path)
+    assert drawn_file(*asked) == folder / "report.html"
+    assert drawn_file("demo", "quick", "pdf", tmp_path) == folder / "figure.pdf"
+    assert drawn_file("demo", "quick", "png", tmp_path) is None
+    for path in (trial, folder / "begun.json"):
+        os.utime(path, (2e9, 2e9))
+        assert drawn_file(*asked) is None
+        os.utime(path, (1e9, 1e9))
+        assert drawn_file(*asked) is not None
+
+
+def test_the_report_of_a_run_is_a_page_that_can_reach_nothing(tmp_path, pool):
+    client = create_app(tmp_path, pool=pool).server.test_client()
+    found = client.get("/report?name=demo&scale=quick&ended=2")
+    assert (found.status_code, found.mimetype) == (200, "text/html")
+    assert found.text.startswith("<!doctype html>")
+    assert "rows agree with the source" in found.text
+    policy = found.headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'")
+    assert policy.endswith("frame-ancestors 'self'; sandbox allow-scripts allow-downloads")
+    assert pool.counts()["bytes"] < 1_000_000  # the page itself, of megabytes, is not kept
+    away = client.get("/report?name=demo&scale=quick", headers={"Sec-Fetch-Site": "cross-site"})
+    assert away.status_code == 403
+    missing = client.get("/report?name=demo&scale=huge")
+    assert (missing.status_code, missing.mimetype) == (404, "text/plain")
+    busy = create_app(tmp_path, pool=Refusing()).server.test_client()
+    assert busy.get("/report?name=demo&scale=quick").text == "busy\n"
 
 
 def test_files_wait_their_turn(tmp_path):
@@ -459,7 +506,7 @@ def test_a_run_that_is_quiet_may_be_running(tmp_path):
     def row() -> tuple[str, str]:
         found = {(one.name, one.scale): one for one in listing(tmp_path)}
         one = found[experiment.name, "quick"]
-        return f"{one.done} of {one.total}", overview.status(one)
+        return f"{one.done} of {one.total}", runs_page.status(one)
 
     assert row() == ("0 of 12", "no trial done yet")
     paths[0].parent.mkdir(parents=True)
@@ -477,18 +524,18 @@ def test_the_page_of_a_run_is_refreshed_while_it_goes_on(monkeypatch, tmp_path):
 
     def at(done: int) -> None:
         counts = {"done": done, "failed": 0, "total": 2}
-        monkeypatch.setattr(runs, "detail", lambda *_: {**summary, "trials": counts})
+        monkeypatch.setattr(runs_page, "detail", lambda *_: {**summary, "trials": counts})
 
-    stored = runs.Runs(Fixed(None), tmp_path)
+    stored = runs_page.RunPages(Fixed(None), tmp_path)
     at(1)
     shown = str(stored.page("?name=demo&scale=quick"))
-    assert "1 of 2 trials done" in shown
+    assert "src='/report?name=demo&scale=quick&ended=1'" in shown
     assert "Interval(id='watch-run', disabled=False" in shown
     which = {"name": "demo", "scale": "quick", "ended": 1}
     assert set(stored.refresh(1, which)) == {no_update}
     at(2)
-    fresh = dict(zip(run_page.CHANGING, stored.refresh(2, which), strict=True))
-    assert "2 of 2 trials done" in str(fresh["trials"])
+    fresh = dict(zip(runs_page.CHANGING_PLACES, stored.refresh(2, which), strict=True))
+    assert fresh["report"] == "/report?name=demo&scale=quick&ended=2"
     assert fresh["which"] == {**which, "ended": 2}
     assert fresh["still"]  # and is not looked at any more
 

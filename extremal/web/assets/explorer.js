@@ -202,16 +202,16 @@ window.dash_clientside = window.dash_clientside || {};
     },
 
     collect: function (
-      p, beside, positive, negative, spread, init, width, seed, loss, on, theme, typed,
+      p, secondP, positive, negative, spread, init, width, seed, loss, on, theme, typed,
       first, second, before
     ) {
       const setup = {
-        p: number(p, "c-p"), beside: on ? number(beside, "c-beside") : null,
+        p: number(p, "c-p"), second_p: on ? number(secondP, "c-second_p") : null,
         positive: number(positive, "c-positive"), negative: number(negative, "c-negative"),
         spread: number(spread, "c-spread"), init: number(init, "c-init"),
         width: number(width, "c-width"), seed: number(seed, "c-seed"), loss: loss, turn: next(),
       };
-      const shown = [p, beside, positive, negative, spread, "1e" + init, width];
+      const shown = [p, secondP, positive, negative, spread, "1e" + init, width];
       const [one, other, count] = centres(first, second, setup, before);
       return [setup].concat(shown.map(String), [one, other, count, count]);
     },

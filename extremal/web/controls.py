@@ -1,0 +1,108 @@
+"""Pieces of pages: labelled controls, places for figures and for messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dash import dcc, html
+
+from extremal.web.playground_settings import SETTING_BOUNDS
+from extremal.web.theme import empty_figure
+
+# Seconds that a slider must rest before its value counts.
+SETTLE_SECONDS = 0.15
+# Buttons are named one by one: by default there is one that sends the data to a server.
+GRAPH_CONFIG: Any = {
+    "displaylogo": False,
+    "displayModeBar": "hover",
+    "responsive": True,
+    "showSendToCloud": False,
+    "plotlyServerURL": "",
+}
+# Buttons of a graph in the plane.
+FLAT_GRAPH_CONFIG: Any = {
+    **GRAPH_CONFIG,
+    "modeBarButtons": [["toImage", "zoom2d", "pan2d", "resetScale2d"]],
+}
+# Buttons of a graph in space.
+SPACE_GRAPH_CONFIG: Any = {**GRAPH_CONFIG, "modeBarButtons": [["toImage", "resetCameraDefault3d"]]}
+# A graph without buttons.
+BARE_GRAPH_CONFIG: Any = {**GRAPH_CONFIG, "displayModeBar": False}
+
+
+def slider(name: str, value: float, *, control: str | None = None, bound: str | None = None) -> Any:
+    """A labelled range control of a setting, with its value beside the label."""
+    limits = SETTING_BOUNDS[bound or name]
+    ident = control or f"c-{name}"
+    label = limits.label if control is None else f"{limits.label}, beside"
+    return html.Div(
+        [
+            html.Label(
+                [label, html.Output(shown(name, value), id=f"{ident}-shown", htmlFor=ident)],
+                htmlFor=ident,
+            ),
+            dcc.Input(
+                id=ident,
+                type="range",
+                min=limits.low,
+                max=limits.high,
+                step=limits.step,
+                value=value,
+                debounce=SETTLE_SECONDS,
+            ),
+            html.Small(limits.about),
+        ],
+        className="control",
+    )
+
+
+def shown(name: str, value: float) -> str:
+    """A setting's value as it stands beside its label."""
+    return f"1e{value:g}" if name == "init" else f"{value:g}"
+
+
+def number(ident: str, label: str, value: float, low: float, high: float, step: float) -> Any:
+    """A labelled number field."""
+    return html.Div(
+        [
+            html.Label(label, htmlFor=ident),
+            dcc.Input(
+                id=ident,
+                type="number",
+                min=low,
+                max=high,
+                step=step,
+                value=value,
+                debounce=SETTLE_SECONDS,
+            ),
+        ],
+        className="field",
+    )
+
+
+def figure(
+    ident: str, title: str, *, config: Any = BARE_GRAPH_CONFIG, note: Any = None, kind: str = ""
+) -> Any:
+    """A place for a plotly figure under a caption."""
+    return html.Figure(
+        [
+            html.Figcaption([html.H2(title), note] if note is not None else html.H2(title)),
+            html.Div(
+                dcc.Graph(id=ident, figure=empty_figure("…"), config=config, responsive=True),
+                className="graph",
+                role="img",
+                **aria(label=title),
+            ),
+        ],
+        className=f"panel {kind}".strip(),
+    )
+
+
+def aria(**words: str) -> dict[str, Any]:
+    """Attributes such as aria-label, whose names are no names in Python."""
+    return {f"aria-{name}": word for name, word in words.items()}
+
+
+def message(ident: str) -> Any:
+    """A place for what went wrong; screen readers hear it."""
+    return html.Div(id=ident, className="message", role="alert")

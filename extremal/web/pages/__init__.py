@@ -1,0 +1,1 @@
+"""The pages of the explorer: what each shows, and what its callbacks answer."""
