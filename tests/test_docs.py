@@ -21,6 +21,26 @@ def test_the_tables_are_there():
     assert "| p = 3, plain x and y |" in text
 
 
+def test_some_rows_of_a_run_can_be_chosen():
+    begin, end = "<!-- rows: results/demo/quick.json: ", " -->\n<!-- end of rows -->"
+    lines = rendered(f"{begin}^p = 1: median{end}").splitlines()
+    assert lines[1] == "| quantity | published | ours | [low, high] | verdict |"
+    assert [line.split(" | ")[0] for line in lines[3:-1]] == [
+        "| p = 1: median attacked radius",
+        "| p = 1: median certified radius",
+    ]
+    with pytest.raises(ValueError, match=r"no row of demo has 'nothing' in its quantity"):
+        rendered(f"{begin}nothing{end}")
+
+
+def test_every_finding_is_in_the_index():
+    folder = ROOT / "docs" / "findings"
+    index = (folder / "index.md").read_text()
+    for page in set(folder.glob("*.md")) - {folder / "index.md"}:
+        title = page.read_text().splitlines()[0].removeprefix("# ")
+        assert f"| [{title}]({page.name}) |" in index
+
+
 @pytest.mark.parametrize(("page", "link"), LINKS)
 def test_links_within_the_repo_lead_somewhere(page, link):
     assert "://" in link or (page.parent / link).exists()

@@ -21,7 +21,12 @@ def rewrite() -> None:
 
 
 def rendered(text: str) -> str:
-    """A page of the docs with its tables made anew from bench/results/ and results/."""
+    """A page of the docs with its tables made anew from bench/results/ and results/.
+
+    `<!-- rows: results/demo/quick.json -->` stands for all rows of a stored run, and
+    `<!-- rows: results/demo/quick.json: median -->` for those that have the regular expression in
+    their quantity, in a narrower table.
+    """
 
     def table(found: re.Match[str]) -> str:
         bench = found[1].split("_")[0]
@@ -29,8 +34,10 @@ def rendered(text: str) -> str:
         return f"<!-- bench: {found[1]} -->\n{TABLES[found[1]](result)}<!-- end of bench -->"
 
     def rows(found: re.Match[str]) -> str:
-        made = report.rows_markdown(load_summary(ROOT / found[1])).strip()
-        return f"<!-- rows: {found[1]} -->\n{made}\n<!-- end of rows -->"
+        path, _, pattern = found[1].partition(": ")
+        summary = load_summary(ROOT / path)
+        made = _chosen(summary, pattern) if pattern else report.rows_markdown(summary)
+        return f"<!-- rows: {found[1]} -->\n{made.strip()}\n<!-- end of rows -->"
 
     def costs(found: re.Match[str]) -> str:
         return f"<!-- costs: {found[1]} -->\n{_costs(ROOT / found[1])}<!-- end of costs -->"
@@ -47,7 +54,18 @@ def rendered(text: str) -> str:
     )
     text = re.sub(r"<!-- costs: (\S+) -->\n.*?<!-- end of costs -->", costs, text, flags=re.S)
     text = re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
-    return re.sub(r"<!-- rows: (\S+) -->\n.*?<!-- end of rows -->", rows, text, flags=re.S)
+    return re.sub(r"<!-- rows: (.+?) -->\n.*?<!-- end of rows -->", rows, text, flags=re.S)
+
+
+def _chosen(summary: dict[str, Any], pattern: str) -> str:
+    """Rows whose quantity has the regular expression in it, without tolerance and source."""
+    rows = [row for row in summary["rows"] if re.search(pattern, row["quantity"])]
+    if not rows:
+        raise ValueError(f"no row of {summary['experiment']} has {pattern!r} in its quantity")
+    lines = report.rows_markdown({**summary, "rows": rows}).strip().splitlines()
+    lines[1] = lines[1].replace("|", " | ").strip()
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return "".join(f"| {' | '.join([*each[:4], each[5]])} |\n" for each in cells)
 
 
 def _accuracies(paths: list[Path]) -> str:
