@@ -17,7 +17,7 @@ def test_tables_are_those_of_the_stored_benches(page):
 
 
 def test_the_tables_are_there():
-    text = (ROOT / "docs" / "choose-a-training.md").read_text()
+    text = (ROOT / "docs" / "costs.md").read_text()
     assert "| p = 3, plain x and y |" in text
 
 

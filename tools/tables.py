@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from extremal import report
+from extremal import __version__, report
 from extremal.experiments import load_summary
 
 ROOT = Path(__file__).parents[1]
@@ -46,6 +46,13 @@ def rendered(text: str) -> str:
         made = _accuracies([ROOT / path for path in found[1].split()])
         return f"<!-- test accuracy: {found[1]} -->\n{made}<!-- end of test accuracy -->"
 
+    def versions(found: re.Match[str]) -> str:
+        made = _versions(found[1].split())
+        return f"<!-- versions: {found[1]} -->\n{made}<!-- end of versions -->"
+
+    text = re.sub(
+        r"<!-- versions: (.+?) -->\n.*?<!-- end of versions -->", versions, text, flags=re.S
+    )
     text = re.sub(
         r"<!-- test accuracy: (.+?) -->\n.*?<!-- end of test accuracy -->",
         accuracies,
@@ -66,6 +73,13 @@ def _chosen(summary: dict[str, Any], pattern: str) -> str:
     lines[1] = lines[1].replace("|", " | ").strip()
     cells = [line.strip("| ").split(" | ") for line in lines]
     return "".join(f"| {' | '.join([*each[:4], each[5]])} |\n" for each in cells)
+
+
+def _versions(names: list[str]) -> str:
+    """One row: this package's version, and those that constraints.txt pins of some others."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    return _markdown(["extremal", *names], [[__version__, *(pinned[name] for name in names)]])
 
 
 def _accuracies(paths: list[Path]) -> str:
