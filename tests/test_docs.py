@@ -71,5 +71,5 @@ def test_what_a_page_finds_in_a_file_is_there(page, name, file):
 
 
 def test_pages_name_files_and_what_is_in_them():
-    assert ("L2Problem", "extremal/certify/l2_radius.py") in [found[1:] for found in NAMED]
+    assert ("L2Problem", "certify/l2_radius.py") in [found[1:] for found in NAMED]
     assert len(FILES) > 20

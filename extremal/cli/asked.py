@@ -17,8 +17,7 @@ from extremal.attack import NORMS, batches
 from extremal.attack.attack_result import BATCH
 from extremal.certify import EFFORTS
 from extremal.cli.points import Points, read_points
-from extremal.data import Dataset
-from extremal.data.named_datasets import DATASETS
+from extremal.data import DATASETS, Dataset
 from extremal.evaluate.robustness import plain_box
 from extremal.models import float64_copy, load, output_margins
 

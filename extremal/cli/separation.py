@@ -14,8 +14,7 @@ from extremal import _check, data, measure, report
 from extremal._files import write_whole
 from extremal.cli.asked import JsonOption, say
 from extremal.cli.points import read_file
-from extremal.data import Dataset
-from extremal.data.named_datasets import DATASETS
+from extremal.data import DATASETS, Dataset
 from extremal.measure import Separation
 from extremal.measure.nearest_neighbours import NORMS
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from extremal import _check
 
-# (low, high): numbers for every coordinate, or (dim,) tensors with one for each.
 Box = tuple[float, float] | tuple[Tensor, Tensor]
 """The least and the largest value of all coordinates, or of each, (dim,)."""
 
@@ -66,7 +65,7 @@ class Dataset:
         rows = torch.randperm(len(self), generator=generator)[:count].sort().values
         return self.take(rows.to(self.x.device))
 
-    def spaced(self, count: int) -> Dataset:
+    def evenly_spaced(self, count: int) -> Dataset:
         """At most as many rows as asked for, evenly spaced: data often come in order of class."""
         _check.integer("count", count, minimum=1)
         rows = torch.linspace(0, len(self) - 1, min(count, len(self))).round().long()
@@ -101,6 +100,13 @@ class Dataset:
         return replace(self, x=self.x.to(target), y=self.y.to(target), group=group)
 
 
+def check_draw(count: object, generator: object, dtype: object) -> None:
+    """Require what every sampler takes: a number of points, a generator and a dtype."""
+    _check.integer("count", count, minimum=1)
+    _check.generator("generator", generator)
+    _check.floating("dtype", dtype)
+
+
 def _check_group(group: object, count: int) -> None:
     rule = f"be an integer tensor of shape ({count},) with entries >= 0"
     _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)
@@ -126,13 +132,13 @@ def checked_box(box: object, x: Tensor) -> Box:
     if not any(isinstance(end, Tensor) for end in box):
         low, high = _check.number("box", low), _check.number("box", high)
         _check.require(low < high, "box", "have low < high", box)
-        least, most = x.min(), x.max()  # no mask as large as the data
+        least, most = x.min(), x.max()  # Two numbers, since a mask would be as large as the data.
         inside = bool((least >= low) & (most <= high))
         seen = f"x in [{float(least):g}, {float(most):g}]"
         _check.require(inside, "box", f"contain every coordinate of x, here {box}", seen)
         return low, high
     fits = all(isinstance(end, Tensor) and end.shape == x.shape[1:] for end in box)
-    _check.require(fits, "box", rule, " and ".join(map(_kind, box)))
+    _check.require(fits, "box", rule, " and ".join(map(_shape_or_type, box)))
     _check.require(not any(end.is_complex() for end in box), "box", "be real", "complex ends")
     low, high = low.to(x), high.to(x)
     _check.finite("box", torch.stack([low, high]))
@@ -143,10 +149,10 @@ def checked_box(box: object, x: Tensor) -> Box:
 
 def _check_each(good: Tensor, rule: str, low: Tensor, high: Tensor) -> None:
     """Require that all of good (dim,) hold; the first coordinate that does not is shown."""
-    at = int((~good).byte().argmax())
-    shown = f"({float(low[at]):g}, {float(high[at]):g}) at coordinate {at}"
+    first = int((~good).byte().argmax())
+    shown = f"({float(low[first]):g}, {float(high[first]):g}) at coordinate {first}"
     _check.require(bool(good.all()), "box", rule, shown)
 
 
-def _kind(end: object) -> str:
+def _shape_or_type(end: object) -> str:
     return f"shape {tuple(end.shape)}" if isinstance(end, Tensor) else type(end).__name__

@@ -4,6 +4,7 @@ from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.models.classification_margin import (
     HasInputGradient,
     check_outputs,
+    evaluation_mode,
     float64_copy,
     margin,
     margin_gradient,
@@ -12,7 +13,7 @@ from extremal.models.classification_margin import (
 from extremal.models.conversion import from_authors, from_torch
 from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d, SmoothedReLU
 from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
-from extremal.models.grid import GridNet, ratio_grid, ratio_side
+from extremal.models.grid_network import GridNet, ratio_grid, ratio_side
 from extremal.models.image_features.feature_extractor import extractor, features, through
 from extremal.models.initialisation import (
     Balanced,
@@ -24,7 +25,6 @@ from extremal.models.initialisation import (
     Weights,
 )
 from extremal.models.model_files import included_networks, load, load_with_note, save
-from extremal.models.nearest_centre import NearestCentre
 from extremal.models.network_reduction import Polar, Reduction, polar, reduced_networks
 from extremal.models.prelu_net import ParameterGradient, PReLUNet
 from extremal.models.preparation import Preparation
@@ -74,7 +74,6 @@ __all__ = [
     "KnowsRadii",
     "LogOdds",
     "Memoriser",
-    "NearestCentre",
     "PReLUConv2d",
     "PReLULayer",
     "PReLUNet",
@@ -96,6 +95,7 @@ __all__ = [
     "cover",
     "cover_network",
     "decoupled_classifier",
+    "evaluation_mode",
     "extractor",
     "features",
     "float64_copy",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -91,6 +93,23 @@ def float64_copy(net: nn.Module) -> nn.Module:
     for parameter in twin.parameters():
         parameter.requires_grad_(False)
     return twin
+
+
+@contextmanager
+def evaluation_mode(net: nn.Module) -> Iterator[None]:
+    """Run what is inside with all parts of a network in evaluation mode; then as they were.
+
+    Arguments:
+
+    - `net`: any module.
+    """
+    modes = [(part, part.training) for part in net.modules()]
+    net.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
 
 
 def _check_pair(net: object, x: object) -> None:

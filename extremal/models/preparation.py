@@ -44,7 +44,7 @@ class Preparation:
         return cls(normalize=(p - 1) / p, **others)  # type: ignore[arg-type]
 
     @property
-    def plain(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether inputs are left as they are."""
         whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
         return whole and self.center is None and self.normalize == 0.0
@@ -66,7 +66,7 @@ class Preparation:
         }
         return replace(self, **changes) if changes else self  # type: ignore[arg-type]
 
-    def residue(self, x: Tensor) -> Tensor:
+    def scaled_offset(self, x: Tensor) -> Tensor:
         """z = scale * (x - center), before any normalising."""
         moved = x if self.center is None else x - self.center
         whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
@@ -82,7 +82,7 @@ class Preparation:
 
     def at(self, x: Tensor) -> Prepared:
         """Prepared inputs, with what `pull_back` needs to know of them."""
-        z = self.residue(x)
+        z = self.scaled_offset(x)
         if self.normalize == 0.0:
             return Prepared(z, None)
         polar = shrunk, largest, length = _polar(z)

@@ -15,7 +15,8 @@ from extremal.data import Box
 from extremal.models import HasInputGradient
 from extremal.train.losses import Loss
 
-_LONGER = 2.5  # the steps together, in radii, where no step is given
+# Where no step is given, all steps together are so many radii long.
+_PATH_RADII = 2.5
 
 Slope = Callable[[Tensor], Tensor]  # of outputs: the derivative of what is to rise
 
@@ -58,17 +59,17 @@ class InnerAttack:
         slope: Slope,
         *,
         share: float = 1.0,
-        nudge: float = 0.0,
+        start_radius_share: float = 0.0,
         generator: torch.Generator,
     ) -> Tensor:
         """x + d after the steps, within `share` of the radius, for a function's slope in f(x).
 
-        Where it starts at zero, it starts at a random point of `nudge` times the radius.
+        A start at zero is instead a random point within `start_radius_share` of that radius.
         """
         ball = Ball(self.norm, share * self.radius, self.box)
-        length = self.step or _LONGER * self.radius / self.steps
+        length = self.step or _PATH_RADII * self.radius / self.steps
         delta = torch.zeros_like(x)
-        first = 1.0 if self.start == "random" else nudge
+        first = 1.0 if self.start == "random" else start_radius_share
         if first > 0:
             near = Ball(self.norm, first * share * self.radius, self.box)
             delta = near.sample(x, generator=generator)

@@ -91,11 +91,11 @@ def test_parabolas_are_tried_once_and_not_where_an_attack_is_nearer(generator, m
     attacked = shortest(net, x, y)
     asked = float(attacked.radius.median())
 
-    def lacks(task, rows, radii, plain=l2_radius._lacks):
+    def missing(task, rows, radii, plain=l2_radius._missing_margin):
         tried.append(len(rows))
         return plain(task, rows, radii)
 
-    monkeypatch.setattr(l2_radius, "_lacks", lacks)
+    monkeypatch.setattr(l2_radius, "_missing_margin", missing)
     certify.holds(net, x, y, asked, attacked=attacked.x_adv)
     assert len(tried) == 1
     assert tried[0] <= int((attacked.radius > asked).sum())

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from extremal.attack import Ball, random_search
-from extremal.certify import radius
-from extremal.certify.certified_radius import EFFORTS
+from extremal.certify import EFFORTS, radius
 from extremal.certify.reduced_networks import reduced_versions
 from extremal.models import Explicit, PReLUNet, Preparation
 from tests.certify.breaking import breaks

@@ -36,7 +36,7 @@ def by_scip(net: PReLUNet, x: Tensor, label: int, *, farthest: float) -> float:
     assert form is not None
     own = int(form.classes(torch.tensor([label])))
     rows = form.directions * form.preparation.scale
-    s = (form.preparation.residue(x[None]) @ form.directions.T)[0]
+    s = (form.preparation.scaled_offset(x[None]) @ form.directions.T)[0]
     s = s if form.offsets is None else s + form.offsets
     best = math.inf
     for target in range(len(form.weights)):

@@ -10,7 +10,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from extremal.data.fetching.download import File, SourceError
+from extremal.data.fetching.archives import SourceError
+from extremal.data.fetching.download import DataFile
 
 
 def idx(*sizes: int, values: bytes, code: int = 8) -> bytes:
@@ -28,9 +29,9 @@ CONTENTS = {
 }
 
 
-def described(contents: Mapping[str, bytes]) -> tuple[File, ...]:
+def described(contents: Mapping[str, bytes]) -> tuple[DataFile, ...]:
     return tuple(
-        File(name, len(content), hashlib.sha256(content).hexdigest())
+        DataFile(name, len(content), hashlib.sha256(content).hexdigest())
         for name, content in contents.items()
     )
 
@@ -103,6 +104,6 @@ def debian(contents: Mapping[str, bytes]) -> bytes:
     return whole
 
 
-def get(source, files: tuple[File, ...] = FILES) -> dict[str, bytes]:
+def get(source, files: tuple[DataFile, ...] = FILES) -> dict[str, bytes]:
     """What a source gives for files, by their names."""
     return {file.name: content for file, content in source.get(files, lambda _: None)}

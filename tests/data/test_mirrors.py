@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from extremal.data.fetching import download
-from extremal.data.fetching.download import Mirror, PackedMirror, SourceError
+from extremal.data.fetching.archives import SourceError
+from extremal.data.fetching.download import Mirror, PackedMirror
 from tests.data.fakes import CONTENTS, FILES, fill, get, tgz
 
 NAMES = list(CONTENTS)
@@ -56,7 +57,7 @@ def test_a_mirror_that_lacks_a_file_or_gives_another(served):
 
 
 def test_a_mirror_that_is_silent_or_gone_is_given_up(monkeypatch):
-    monkeypatch.setattr(download, "_ANSWER", 0.2)
+    monkeypatch.setattr(download, "_SILENCE_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         with pytest.raises(SourceError, match=f"{NAMES[0]}.gz: timed out"):

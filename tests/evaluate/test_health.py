@@ -10,7 +10,7 @@ from torch import nn
 
 import extremal as ex
 from extremal.attack.ball import Ball
-from extremal.certify.lipschitz import is_chain, lipschitz_radii
+from extremal.certify import can_certify, radius
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import subclass_classifier
 from tests.attack.networks import linear
@@ -143,20 +143,20 @@ CHAINS = {
 @pytest.mark.parametrize("name", CHAINS)
 def test_a_network_is_a_chain_where_its_lipschitz_constant_is_known(name):
     net, wanted = CHAINS[name]
-    assert is_chain(net) is wanted
-    margins = torch.ones(1, dtype=torch.float64)
+    assert can_certify(net) is wanted
+    x = torch.ones(1, 6)
     if wanted:
-        assert float(lipschitz_radii(net, margins, "l2", 6)) > 0
+        assert float(radius(net, x, net(x).argmax(1))) > 0
     else:
         with pytest.raises(ValueError, match="net must be a PReLUNet"):
-            lipschitz_radii(net, margins, "l2", 6)
+            radius(net, x, torch.zeros(1, dtype=torch.long))
 
 
 def test_an_error_within_a_certificate_is_not_taken_for_an_unknown_network(generator, monkeypatch):
     def fail(*arguments, **settings):
         raise ValueError("something else")
 
-    monkeypatch.setattr(sys.modules["extremal.certify.certified_radius"], "lipschitz_radii", fail)
+    monkeypatch.setattr(sys.modules["extremal.certify.certified_radius"], "_lipschitz_radii", fail)
     w, test = points(generator, count=4, wrong=0.0)
     with pytest.raises(ValueError, match="something else"):
         ex.evaluate(classes(w), two_classes(test), generator=generator)

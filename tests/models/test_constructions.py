@@ -147,7 +147,6 @@ def test_proven_radii_hold_at_any_point(norm):
         models.DistanceRatio.of(found),
         models.DistanceRatio.of(found, "l2"),
         models.ratio_grid(models.DistanceRatio.of(found), 0.05),
-        models.NearestCentre(found.x, found.y),
     ]
     x = torch.rand(200, 2, generator=generator(9), dtype=torch.float64)
     for net in nets:
@@ -204,7 +203,7 @@ def test_radii_are_the_same_in_blocks(monkeypatch):
     y = torch.where(x[:, 0] < 0.5, 1, -1)
     nets = models.Memoriser(found, 0.01), models.GridNet.of(models.DistanceRatio.of(found), 3, 5)
     whole = [net.proven_radii(x, y, "linf") for net in nets]
-    for name in ("provable_constructions._BLOCK_COORDINATES", "grid._VALUES"):
+    for name in ("provable_constructions._BLOCK_COORDINATES", "grid_network._VALUES"):
         monkeypatch.setattr(f"extremal.models.{name}", 100)
     for net, radii in zip(nets, whole, strict=True):
         assert float(radii.max()) > 0
@@ -291,30 +290,6 @@ def test_grid_refuses():
         models.ratio_side(0.2, 0.1)
     with pytest.raises(ValueError, match="ratio must be of the norm linf"):
         models.ratio_grid(models.DistanceRatio.of(sets(), "l2"), 0.01)
-
-
-# the nearest centre
-
-
-def test_nearest_centre_has_half_the_distance_and_no_more():
-    centers = torch.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 20.0]], dtype=torch.float64)
-    net = models.NearestCentre(centers, torch.tensor([1, -1, -1]))
-    found = Dataset(centers, net.labels)
-    proven = certify.radius(net, found.x, found.y)
-    torch.testing.assert_close(proven[:2], torch.full((2,), 2.5, dtype=torch.float64))
-    assert strongest(net, found.take(slice(2)), "l2", 2.499) == 0
-    assert strongest(net, found.take(slice(2)), "l2", 2.501) == 2
-    assert net.parameter_count == sum(map(torch.numel, (net.centers, net.labels)))
-
-
-def test_nearest_centre_classes_are_those_of_distances():
-    centers = torch.randn(9, 4, generator=generator(), dtype=torch.float64)
-    labels = torch.arange(9) % 3
-    net = models.NearestCentre(centers, labels)
-    x = torch.randn(200, 4, generator=generator(1), dtype=torch.float64)
-    assert torch.equal(net(x).argmax(1), labels[torch.cdist(x, centers).argmin(1)])
-    with pytest.raises(ValueError, match="labels must be both"):
-        models.NearestCentre(centers, torch.ones(9, dtype=torch.long))
 
 
 # parts

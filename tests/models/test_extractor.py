@@ -357,8 +357,8 @@ def test_weights_are_fetched_once_and_checked(unfolded, monkeypatch, tmp_path):
     torch.save(Unfolded(LITE0, (16, 24, 40, 80, 112, 192, 320), 32, 1280).state_dict(), out)
     contents = {"weights.pth": out.getvalue()}
     source = Fake(contents)
-    (file,) = described(contents)
-    monkeypatch.setitem(file_of_extractor._TABLE, "efficientnet-lite0", (file, source))
+    monkeypatch.setattr(file_of_extractor, "registered_files", lambda _: described(contents))
+    monkeypatch.setitem(file_of_extractor._WEIGHT_SOURCES, "efficientnet-lite0", source)
     first = extractor(size=32, cache=tmp_path)
     assert (
         first.digest
@@ -367,7 +367,7 @@ def test_weights_are_fetched_once_and_checked(unfolded, monkeypatch, tmp_path):
     )
     assert len(source.asked) == 1
     spoilt = Fake({"weights.pth": out.getvalue()[:-1] + b"?"})
-    monkeypatch.setitem(file_of_extractor._TABLE, "efficientnet-lite0", (file, spoilt))
+    monkeypatch.setitem(file_of_extractor._WEIGHT_SOURCES, "efficientnet-lite0", spoilt)
     with pytest.raises(DataError, match=r"cannot load efficientnet-lite0: .* another SHA-256"):
         extractor(cache=tmp_path / "none")
 

@@ -56,7 +56,7 @@ def test_products_are_those_of_the_matrix(preparation):
 def test_points_in_several_parts_are_the_same(monkeypatch):
     x, how = bordered(), PREPARATIONS["authors"]
     whole = SparseDataset(x, how)
-    monkeypatch.setattr("extremal.train.sparse_inputs._ROWS", 13)
+    monkeypatch.setattr("extremal.train.sparse_inputs._POINTS_PER_BLOCK", 13)
     parted = SparseDataset(x, how)
     for name in ("matrix", "counts", "first", "column", "value"):
         torch.testing.assert_close(getattr(parted, name), getattr(whole, name))

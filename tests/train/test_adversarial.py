@@ -135,7 +135,9 @@ def test_a_step_of_the_mixed_losses_is_that_of_autograd():
         nudge = 0.0
         if "trades" in changes:
             slope, nudge = divergence_slope(clean), 1e-3
-        moved = inner.perturbed(before, data.x, slope, nudge=nudge, generator=generator())
+        moved = inner.perturbed(
+            before, data.x, slope, start_radius_share=nudge, generator=generator()
+        )
         loss = nn.functional.cross_entropy
         if "trades" in changes:
             own, other = (before(x).log_softmax(1) for x in (data.x, moved))
@@ -217,3 +219,10 @@ def test_bad_input_is_named_before_any_work(changes, message):
     with pytest.raises(ValueError, match=message):
         trained(net, **changes)
     assert all(torch.equal(part, before[name]) for name, part in net.state_dict().items())
+
+
+@pytest.mark.parametrize("batch", [0, 99])
+def test_at_radius_0_adam_checks_its_batches_too(batch):
+    net, inner = network(2), InnerAttack("l2", 0.0)
+    with pytest.raises(ValueError, match="batch must be"):
+        trained(net, inner=inner, method="adam", batch=batch)

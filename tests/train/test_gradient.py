@@ -38,5 +38,5 @@ def test_total_loss_of_batches_is_that_of_the_whole(reduction, monkeypatch):
     loss = Loss("exp", reduction)
     with torch.no_grad():
         whole = float(loss.value(net(data.x), data.y))
-    monkeypatch.setattr("extremal.train.losses._BATCH", 4)  # 11 points: 4 + 4 + 3
+    monkeypatch.setattr("extremal.train.losses._POINTS_PER_BATCH", 4)  # 11 points: 4 + 4 + 3
     assert total_loss(net, data, loss) == pytest.approx(whole, rel=1e-14)

@@ -31,7 +31,7 @@ def network(p: float = 3.0, std: float = 1e-3, dim: int = 12, width: int = 30, *
 
 @pytest.mark.parametrize("kind", ["plain", "general", "mixture"])
 def test_progress_tells_time_loss_and_phase(kind, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
     told = []
     method = "mixture" if kind == "mixture" else "general"
     tolerance = 1e-6 if kind == "plain" else 1e-3
@@ -61,7 +61,7 @@ def test_progress_tells_time_loss_and_phase(kind, monkeypatch):
 
 
 def test_progress_true_writes_to_the_standard_error(monkeypatch, capsys):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
     net, data = problem(2.0)
     gradient_flow(net, data, until=1.0, progress=True)
     shown = capsys.readouterr()
@@ -142,7 +142,7 @@ def first_gathering(p: float) -> Gathering:
     x = sphere(50, 4, 3)
     data = Dataset(x, torch.where(x[:, 0] > 0, 1, -1))
     made = []
-    close = StagedFlow._look
+    close = StagedFlow._begin_fitting_if_few
 
     def look(self, stepper):
         close(self, stepper)
@@ -155,7 +155,7 @@ def first_gathering(p: float) -> Gathering:
             raise KeyboardInterrupt  # enough
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StagedFlow, "_look", look)
+        patch.setattr(StagedFlow, "_begin_fitting_if_few", look)
         with pytest.raises(KeyboardInterrupt):
             gradient_flow(network(p, 1e-4, 4, 40), data, until=200.0, tolerance=1e-2)
     return made[0]

@@ -34,7 +34,7 @@ def full_pull(data: Dataset, p: float, directions, push):
 def test_in_all_coordinates_the_pull_is_the_gradient(p):
     data, directions = sample(6, spread=0.5), neurons(6)
     field, place = SampleField.of(data, p, directions, 1e-4)
-    assert field.across is None
+    assert field.rest_products is None
     push = field.push(Loss("exp"), torch.zeros(len(data)).double(), 1.0)
     pull, growth = field.pull(place, push)
     wanted, speed = full_pull(data, p, directions, push)
@@ -77,7 +77,7 @@ def test_blocks_and_chosen_neurons_change_nothing(monkeypatch):
     whole = field.pull(place, push)
     outputs = field.outputs(place, torch.ones(40).double())
     monkeypatch.setattr(
-        "extremal.train.flow.sample_field._CHUNK", 3 * len(data)
+        "extremal.train.flow.sample_field._BLOCK_ENTRIES", 3 * len(data)
     )  # three neurons at a time
     rows = torch.tensor([7, 0, 33, 12])
     for one, all_of_them in zip(field.pull(place[rows], push, rows), whole, strict=True):
@@ -91,40 +91,40 @@ def test_no_direction_grows_faster_than_it_is_said():
     for p in (1.0, 1.5, 2.0, 3.0, 4.0):
         field, _ = SampleField.of(data, p, neurons(6), 1e-3)
         speed = full_pull(data, p, many, data.y.double() / len(data))[1]
-        assert float(speed.abs().max()) <= field.fastest
+        assert float(speed.abs().max()) <= field.growth_rate_bound
 
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.alignment_stage._PART", 20)
+    monkeypatch.setattr("extremal.train.flow.alignment_stage._SUBSAMPLE_SIZE", 20)
     data, directions = sample(60), neurons(60)
     field, place = SampleField.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
-    sketched = SubsampledPull(field, push, 1e-4)
-    assert sketched.sketch is not None
-    assert len(sketched.sketch) == 20
+    corrected = SubsampledPull(field, push, 1e-4)
+    assert corrected.subsample is not None
+    assert len(corrected.subsample) == 20
     rows, left = torch.arange(40), torch.ones(40).double()
-    sketched.refresh(place, left, rows, 40)
-    assert sketched.looks == 1.0
+    corrected.refresh(place, left, rows)
+    assert corrected.passes == 1.0
     exact = field.pull(place, push)
-    for found, wanted in zip(sketched.pull(place, rows), exact, strict=True):
+    for found, wanted in zip(corrected.pull(place, rows), exact, strict=True):
         torch.testing.assert_close(found, wanted, rtol=0.0, atol=1e-14)
     # A little further the correction errs by what it changed on the way, the part alone by all.
     generator = torch.Generator().manual_seed(5)
     step = torch.randn(place.shape, generator=generator, dtype=torch.float64)
-    bare = sketched.sketch.pull(place, sketched.thin, rows)[0] - exact[0]
+    bare = corrected.subsample.pull(place, corrected.subsample_push, rows)[0] - exact[0]
     near = []
     for size in (0.04, 0.02):
         there = unit(place + size * unit(step))
-        near.append((sketched.pull(there, rows)[0] - field.pull(there, push)[0]).norm())
+        near.append((corrected.pull(there, rows)[0] - field.pull(there, push)[0]).norm())
         assert near[-1] < 0.3 * bare.norm()
     assert near[1] < 0.7 * near[0]
-    sketched.refresh(place, left, rows, 40)
-    assert sketched.looks == 1.0  # nothing has turned
+    corrected.refresh(place, left, rows)
+    assert corrected.passes == 1.0  # nothing has turned
     there = unit(place + 0.5 * unit(step))
-    sketched.refresh(there, left, rows, 40)
-    assert sketched.looks == 2.0
-    torch.testing.assert_close(sketched.pull(there, rows)[0], field.pull(there, push)[0])
+    corrected.refresh(there, left, rows)
+    assert corrected.passes == 2.0
+    torch.testing.assert_close(corrected.pull(there, rows)[0], field.pull(there, push)[0])
 
 
 def test_few_samples_are_all_looked_at(monkeypatch):
@@ -132,8 +132,8 @@ def test_few_samples_are_all_looked_at(monkeypatch):
     field, _ = SampleField.of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
-        monkeypatch.setattr("extremal.train.flow.alignment_stage._PART", part)
-        assert (SubsampledPull(field, push, 1e-3).sketch is not None) == used
+        monkeypatch.setattr("extremal.train.flow.alignment_stage._SUBSAMPLE_SIZE", part)
+        assert (SubsampledPull(field, push, 1e-3).subsample is not None) == used
 
 
 def test_a_frame_gives_directions_back():

@@ -125,7 +125,7 @@ def test_a_flow_where_nothing_moves_ends(kind):
 @EACH
 def test_a_flow_whose_loss_has_come_to_rest_ends(kind, monkeypatch):
     """Two of three labels at one point are +1: (2 exp(-f) + exp(f)) / 3 is least at log(2) / 2."""
-    monkeypatch.setattr("extremal.train.flow.driver._LONGER", 10.0)
+    monkeypatch.setattr("extremal.train.flow.driver._STATIONARY_TIME_FACTOR", 10.0)
     net, data = one_neuron(2.0, 0.5)
     three = Dataset(data.x.repeat(3, 1), torch.tensor([1, 1, -1]))
     run = gradient_flow(net, three, until=Until(loss=0.9), **KINDS[kind])
@@ -138,7 +138,7 @@ def test_a_flow_whose_loss_has_come_to_rest_ends(kind, monkeypatch):
 class Scripted:
     """A flow of one output, `function` of the time, whose step number k ends at `growth`^k."""
 
-    dense, still, phase = True, False, "fitting"
+    dense, is_at_rest, phase = True, False, "fitting"
 
     def __init__(self, growth: float, function) -> None:
         self.growth, self.function = growth, function

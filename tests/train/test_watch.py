@@ -6,7 +6,7 @@ from torch import nn
 
 from extremal import attack, measure, train
 from extremal.train import InnerAttack, RobustValidation
-from extremal.train.early_stopping import EpochLoop
+from extremal.train.checkpoint import Checkpoint
 from extremal.train.inner_attack import loss_slope
 from tests.train.robustly import DIM, generator, module, network, points, trained
 
@@ -150,7 +150,7 @@ def test_each_part_of_a_network_keeps_its_own_mode():
 
 
 def test_buffers_are_part_of_the_state(tmp_path, monkeypatch):
-    monkeypatch.setattr(EpochLoop, "every", 0.0)
+    monkeypatch.setattr(Checkpoint, "seconds_between", 0.0)
     whole, cut, again = Normed(), Normed(), Normed()
     trained(whole)
 
@@ -167,7 +167,7 @@ def test_buffers_are_part_of_the_state(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("method", ["sgd", "adam"])
 def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypatch, method):
-    monkeypatch.setattr(EpochLoop, "every", 0.0)
+    monkeypatch.setattr(Checkpoint, "seconds_between", 0.0)
     file = tmp_path / "state.safetensors"
     settings = {
         "method": method,
@@ -201,7 +201,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypat
 
 
 def test_a_file_of_another_training_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(EpochLoop, "every", 0.0)
+    monkeypatch.setattr(Checkpoint, "seconds_between", 0.0)
     file = tmp_path / "state"
 
     def stop(what, done, total):

@@ -98,7 +98,7 @@ def silenced(task: ReducedProblem, rows: Tensor, target: Tensor) -> Tensor | Non
     speaks = form.weights[own] - form.weights[target] > 0
     walls = form.directions * form.preparation.scale
     square = (walls * walls).sum(1)
-    s = form.preparation.residue(task.x[rows]) @ form.directions.T
+    s = form.preparation.scaled_offset(task.x[rows]) @ form.directions.T
     s = s if form.offsets is None else s + form.offsets
     gram = walls @ walls.T
     weight = torch.zeros_like(s)

@@ -16,8 +16,15 @@ from safetensors.torch import save as to_bytes
 
 from extremal import _check, models
 from extremal._files import read_tensors, write_whole
-from extremal.data import DataError, Dataset, ImageFolder, cache_folder, image_folder, load
-from extremal.data.user_files import Interpolation
+from extremal.data import (
+    DataError,
+    Dataset,
+    ImageFolder,
+    Interpolation,
+    cache_folder,
+    image_folder,
+    load,
+)
 from extremal.models.image_features.frozen_networks import ResNet, fingerprint, load_resnet
 
 READY = "caltech256-resnet152.safetensors"

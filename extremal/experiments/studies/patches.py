@@ -205,8 +205,10 @@ def _end(
         "clean_accuracy": measure.accuracy(net, test),
         "robust_accuracy": left,
         "phase_two": float(left > _ROBUST),
-        "inside_accuracy": measure.accuracy(net, source.moved(test, radius)),
-        "replaced_accuracy": measure.accuracy(net, source.moved(test, radius, kind="replaced")),
+        "inside_accuracy": measure.accuracy(net, source.perturbed_by_features(test, radius)),
+        "replaced_accuracy": measure.accuracy(
+            net, source.perturbed_by_features(test, radius, kind="replaced")
+        ),
         "robust_correlation": robust,
         "dense_correlation": dense,
         "dense_over_robust": dense / robust if robust > 0 else math.inf,

@@ -128,7 +128,7 @@ def _certified(
 
 def _spaced(test: Dataset, count: int) -> Dataset:
     """That many points, evenly spaced, then mixed so that the first ones are of all clusters."""
-    few = test.spaced(count)
+    few = test.evenly_spaced(count)
     return few.take(torch.randperm(len(few), generator=torch.Generator().manual_seed(0)))
 
 

@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from extremal import data, measure
-from extremal.data import DataError, Dataset
-from extremal.data.pictures import as_picture
+from extremal.data import DataError, Dataset, as_picture
 from extremal.experiments.trial import Outcome
 from extremal.measure import Separation
 

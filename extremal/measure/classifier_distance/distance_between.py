@@ -209,7 +209,7 @@ def _check_pair(net: object, reference: object, generator: object) -> None:
         _check.require(isinstance(part, PReLUNet), name, rule, type(part).__name__)
         assert isinstance(part, PReLUNet)
         simple = part.outputs == 1 and part.bias is None and part.hidden_bias is None
-        _check.require(simple and part.preparation.plain, name, rule, repr(part))
+        _check.require(simple and part.preparation.is_identity, name, rule, repr(part))
     assert isinstance(net, PReLUNet)
     assert isinstance(reference, PReLUNet)
     same = net.dim == reference.dim

