@@ -260,7 +260,6 @@ def point_products(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts
     """
     x = x.double()
     z = form.preparation.scaled_offset(x)
-    scale = form.preparation.scale
     length_before = None
     if form.offsets is not None and form.preparation.normalize > 0.0:
         length_before = torch.linalg.vector_norm(z, dim=1)
@@ -270,6 +269,6 @@ def point_products(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts
         gram=gram,
         neuron_products=z @ form.directions.T,
         squared_norm=(z * z).sum(1),
-        stretch=float(scale.max() if isinstance(scale, Tensor) else scale),
+        stretch=float(form.preparation.scale),
         length_before=length_before,
     )

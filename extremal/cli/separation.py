@@ -15,8 +15,7 @@ from extremal._files import write_whole
 from extremal.cli.asked import JsonOption, say
 from extremal.cli.points import read_file
 from extremal.data import DATASETS, Dataset
-from extremal.measure import Separation
-from extremal.measure.nearest_neighbours import NORMS
+from extremal.measure import SEPARATION_NORMS, Separation
 
 _SHOWN = 8  # pairs in the picture and in the list
 
@@ -53,7 +52,7 @@ def separation(
 
     Example:  extremal separation mnist --norm linf
     """
-    _check.choice("--norm", norm, NORMS)
+    _check.choice("--norm", norm, SEPARATION_NORMS)
     _check.integer("--size", size, minimum=1)
     _check.integer("--seed", seed, minimum=0)
     if points is not None:

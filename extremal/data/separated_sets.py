@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import NORM_ORDERS
 from extremal.data.dataset import Dataset, check_draw
 from extremal.data.orthonormal_mixture import orthonormal_rows
 
@@ -140,9 +141,8 @@ def separated_points(
     _check.integer("count", count, minimum=2)
     _check.integer("dim", dim, minimum=1)
     least = _check.number("separation", separation, minimum=0.0)
-    _check.choice("norm", norm, ("linf", "l2", "l1"))
+    _check.choice("norm", norm, NORM_ORDERS)
     _check.generator("generator", generator)
-    power = {"linf": math.inf, "l2": 2.0, "l1": 1.0}[norm]
     x = torch.empty(count, dim, dtype=torch.float64)
     y = torch.where(torch.rand(count, generator=generator) < 0.5, 1, -1)
     y[0], y[1] = 1, -1  # Both classes are there.
@@ -150,7 +150,7 @@ def separated_points(
         other = x[:i][y[:i] != y[i]]
         for _ in range(_DRAWS_PER_POINT):
             draw = torch.rand(dim, generator=generator, dtype=torch.float64)
-            far = torch.linalg.vector_norm(other - draw, ord=power, dim=1)
+            far = torch.linalg.vector_norm(other - draw, ord=NORM_ORDERS[norm], dim=1)
             if bool((far >= least).all()):
                 break
         else:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._tensors import norm_ratio
 from extremal.models.fully_connected import MLP
 from extremal.models.provable_constructions import (
     Circuit,
@@ -17,13 +18,17 @@ from extremal.models.provable_constructions import (
     SparseSum,
     check_dense,
     combined,
-    distances,
-    stretch,
+    pairwise_distances,
 )
 
-_VALUES = 1 << 22  # coordinates that a block of nodes has at most
+# A block of nodes has so many coordinates at most, so that memory stays small.
+_BLOCK_COORDINATES = 1 << 22
+
+# A grid has so many nodes at most, each of which takes dim + 1 numbers.
 _MOST_NODES = 1 << 22
-_MOST_COUNTED = 1 << 21  # parameters that are held one by one
+
+# So many parameters at most are counted one by one, which holds all of them.
+_MOST_COUNTED_PARAMETERS = 1 << 21
 
 
 class GridNet(nn.Module):
@@ -51,7 +56,7 @@ class GridNet(nn.Module):
         _check.finite("values", values)
         self.dim, self.side, self.outputs = values.ndim, values.shape[0], 1
         self.register_buffer("values", values.detach().double().flatten())
-        self.register_buffer("nodes", grid_nodes(self.dim, self.side))
+        self.register_buffer("nodes", _grid_nodes(self.dim, self.side))
 
     @classmethod
     def of(cls, function: nn.Module, dim: int, side: int) -> GridNet:
@@ -61,7 +66,7 @@ class GridNet(nn.Module):
         many = side**dim
         _check.require(many <= _MOST_NODES, "side", f"have side^dim <= {_MOST_NODES}", many)
         with torch.no_grad():
-            places = grid_nodes(dim, side) / (side - 1)
+            places = _grid_nodes(dim, side) / (side - 1)
             values = torch.cat([function(part) for part in places.split(4096)])
         return cls(values.reshape([side] * dim))
 
@@ -77,14 +82,14 @@ class GridNet(nn.Module):
         3 d for the move into the cube, 6 d side for the distances along each axis, and for each
         node two maxima over d numbers, the hat and its value.
         """
-        largest, wires = _maximum_count(self.dim)
-        node = 2 * largest + 2 * wires + 1 + 1
+        weights, terms = _maximum_count(self.dim)
+        node = 2 * weights + 2 * terms + 1 + 1
         return 3 * self.dim + 6 * self.dim * self.side + self.side**self.dim * node
 
     def forward(self, x: Tensor) -> Tensor:
         """(n,)."""
         inside = x.clamp(0.0, 1.0) * (self.side - 1)
-        block = max(1, _VALUES // (max(1, len(x)) * self.dim))
+        block = max(1, _BLOCK_COORDINATES // (max(1, len(x)) * self.dim))
         out = torch.zeros(len(x), dtype=x.dtype, device=x.device)
         for nodes, values in zip(self.nodes.split(block), self.values.split(block), strict=True):
             t = inside.unsqueeze(1) - nodes.to(x.dtype)  # (n, nodes, d)
@@ -98,13 +103,13 @@ class GridNet(nn.Module):
         Up to there all corners of a point's simplex have the right sign. By enumeration of nodes.
         """
         x = x.clamp(0.0, 1.0)
-        block = max(1, _VALUES // max(1, len(x)))
+        block = max(1, _BLOCK_COORDINATES // max(1, len(x)))
         least = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
         for nodes, values in zip(self.nodes.split(block), self.values.split(block), strict=True):
-            far = distances(x, nodes.to(x.dtype) * self.spacing, "linf")
+            far = pairwise_distances(x, nodes.to(x.dtype) * self.spacing, "linf")
             wrong = y.to(x.dtype).unsqueeze(1) * values.to(x.dtype) <= 0
             least = torch.minimum(least, far.where(wrong, torch.inf).amin(1))
-        return (least - self.spacing).clamp(min=0.0) / stretch("linf", norm, self.dim)
+        return (least - self.spacing).clamp(min=0.0) / norm_ratio("linf", norm, self.dim)
 
     def explicit(self) -> MLP:
         """The same function as linear layers and ReLUs, in float64: dense, of 2^27 weights at most.
@@ -122,8 +127,8 @@ class GridNet(nn.Module):
 
     def counted(self) -> int:
         """The parameters of `explicit`, counted one by one; no matrix is built."""
-        rule = f"have at most {_MOST_COUNTED} parameters to count"
-        few = self.parameter_count <= _MOST_COUNTED
+        rule = f"have at most {_MOST_COUNTED_PARAMETERS} parameters to count"
+        few = self.parameter_count <= _MOST_COUNTED_PARAMETERS
         _check.require(few, "side", rule, self.parameter_count)
         circuit, output = self._circuit()
         circuit.end([output])
@@ -141,14 +146,14 @@ class GridNet(nn.Module):
             for k in range(self.side)
         )
         nodes = list(product(range(self.side), repeat=self.dim))
-        contests: list[list[SparseSum]] = [
+        maxima: list[list[SparseSum]] = [
             [{(turn * self.dim + j) * self.side + k: 1.0} for j, k in enumerate(node)]
             for node in nodes
             for turn in range(2)
         ]
-        while len(contests[0]) > 1:
-            contests = _round(circuit, contests)
-        ends = [only for (only,) in contests]
+        while len(maxima[0]) > 1:
+            maxima = _maximum_layer(circuit, maxima)
+        ends = [only for (only,) in maxima]
         hats = circuit.add(
             (combined((-1.0, ends[2 * i]), (-1.0, ends[2 * i + 1])), 1.0) for i in range(len(nodes))
         )
@@ -187,17 +192,17 @@ def ratio_grid(ratio: DistanceRatio, radius: float) -> GridNet:
     return GridNet.of(ratio, ratio.dim, ratio_side(ratio.separation, radius))
 
 
-def grid_nodes(dim: int, side: int) -> Tensor:
+def _grid_nodes(dim: int, side: int) -> Tensor:
     """All of {0..side-1}^dim, (side^dim, dim) in float64, the last coordinate fastest."""
     axis = torch.arange(side, dtype=torch.float64)
     return torch.cartesian_prod(*[axis] * dim).reshape(-1, dim)
 
 
-def _round(circuit: Circuit, contests: list[list[SparseSum]]) -> list[list[SparseSum]]:
-    """One layer of max(a, b) = relu(a - b) + relu(b), for a, b >= 0, in every contest."""
+def _maximum_layer(circuit: Circuit, maxima: list[list[SparseSum]]) -> list[list[SparseSum]]:
+    """One layer of max(a, b) = relu(a - b) + relu(b), for a, b >= 0, in each list of numbers."""
     neurons: list[tuple[SparseSum, float | None]] = []
-    winners: list[list[SparseSum]] = []
-    for numbers in contests:
+    shorter: list[list[SparseSum]] = []
+    for numbers in maxima:
         left: list[SparseSum] = []
         for a, b in zip(numbers[::2], numbers[1::2], strict=False):
             left.append({len(neurons): 1.0, len(neurons) + 1: 1.0})
@@ -205,13 +210,13 @@ def _round(circuit: Circuit, contests: list[list[SparseSum]]) -> list[list[Spars
         if len(numbers) % 2:
             left.append({len(neurons): 1.0})
             neurons.append((numbers[-1], None))
-        winners.append(left)
+        shorter.append(left)
     circuit.add(neurons)
-    return winners
+    return shorter
 
 
 def _maximum_count(many: int) -> tuple[int, int]:
-    """Weights of the rounds that find the largest of `many` numbers, and wires of the result."""
+    """Weights of the layers that find the largest of `many` numbers, and terms of the result."""
     widths, weights = [1] * many, 0
     while len(widths) > 1:
         pairs = list(zip(widths[::2], widths[1::2], strict=False))

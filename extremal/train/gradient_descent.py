@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
-from extremal.models import PReLUNet, evaluation_mode
+from extremal.models import PReLUNet, evaluation_mode, input_dim
 from extremal.train.losses import Function, Loss, LossName, as_loss, trainable
 from extremal.train.optimisers import Adam, Optimiser, Sgd
 from extremal.train.recording import Record, Recorder, Trajectory
@@ -217,7 +217,7 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss, name: str = "train") -
         outputs = 1 if out.ndim == 1 else out.shape[1]
     loss.check(outputs)
     _check.labels(f"{name}.y", train.y, count=len(train), outputs=outputs)
-    dim = getattr(net, "dim", train.dim)
+    dim = input_dim(net) or train.dim
     _check.require(dim == train.dim, f"{name}.x", f"have {dim} columns", train.dim)
 
 

@@ -76,14 +76,21 @@ class InnerAttack:
         for _ in range(self.steps):
             gradient = input_gradient(net, x + delta, slope)
             if self.ascent == "steepest":
-                gradient = ball.steepest(ball.unblocked(gradient, delta, x))
+                gradient = ball.steepest(ball.without_blocked(gradient, delta, x))
                 gradient = gradient * share
             delta = ball.project(delta + length * gradient, x)
         return x + delta
 
 
 def input_gradient(net: nn.Module, x: Tensor, slope: Slope) -> Tensor:
-    """The gradient (n, dim) in x of a function of f(x), given its slope in the outputs."""
+    """The gradient (n, dim) in x of a function of f(x), given its slope in the outputs.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `slope`: a function of the outputs that returns the slope there, of their shape.
+    """
     if isinstance(net, HasInputGradient):
         return net.input_gradient(x, slope)[1]
     with torch.enable_grad():
@@ -94,7 +101,13 @@ def input_gradient(net: nn.Module, x: Tensor, slope: Slope) -> Tensor:
 
 
 def loss_slope(loss: Loss, y: Tensor) -> Slope:
-    """The slope of each sample's own loss, whatever the reduction."""
+    """The slope of each sample's own loss, whatever the reduction, as a function of the outputs.
+
+    Arguments:
+
+    - `loss`: a `Loss`; a name alone is not taken.
+    - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    """
     summed = Loss(loss.name, "sum", loss.function)
     return lambda out: summed.slope(out, y)
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from extremal.models import Preparation
-from extremal.models.prelu_net import DenseInputs, PreparedInputs
+from extremal.models import DenseInputs, Preparation, PreparedInputs
 
 # A column is rare, and kept as entries, where at most this share of the points differs.
 _MOST_DIFFERING_SHARE = 1 / 8
@@ -108,7 +107,7 @@ class SparseBatch(PreparedInputs):
         s = nn.functional.linear(self.matrix, whole, offsets)
         return s.add_(_grouped_sums(rare, self.column, self.value, self.counts))
 
-    def total(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         """sum_i weight_ij z_i, (width, dim)."""
         shared, whole = self.shared, weights.T @ self.matrix
         point = torch.repeat_interleave(self.counts)

@@ -37,8 +37,8 @@ KINDS = [
     Kind(4, 9, 1.3, 1, bias=True, hidden_bias=True),
     Kind(5, 6, 1.5, 3, bias=True, normalize="p"),
     Kind(2, 12, 2.0, 1, bias=True, normalize="p", center=True),
-    Kind(8, 3, 2.5, 4, scale="each", bias=True),
-    Kind(3, 10, 3.0, 2, hidden_bias=True, center=True, scale="number"),
+    Kind(8, 3, 2.5, 4, scale="small", bias=True),
+    Kind(3, 10, 3.0, 2, hidden_bias=True, center=True, scale="large"),
     Kind(9, 6, 4.0, 3, bias=True, normalize=1.0),
     Kind(1, 5, 6.0, 1, bias=True),
 ]

@@ -15,12 +15,12 @@ from tests.certify.networks import Kind, labels, make, right_points
 
 KINDS = [
     Kind(1, 6, 1.0, bias=True, hidden_bias=True),
-    Kind(2, 3, 1.0, 2, bias=True, scale="each"),
+    Kind(2, 3, 1.0, 2, bias=True, scale="small"),
     Kind(4, 12, 1.5, 10, bias=True),
     Kind(6, 30, 2.0, 1, bias=True, normalize="p"),
     Kind(7, 15, 2.3, 6, grouped="yes", bias=True),
-    Kind(10, 25, 3.0, 10, bias=True, normalize="p", center=True, scale="number"),
-    Kind(8, 4, 3.0, 2, center=True, scale="number"),
+    Kind(10, 25, 3.0, 10, bias=True, normalize="p", center=True, scale="large"),
+    Kind(8, 4, 3.0, 2, center=True, scale="large"),
     Kind(10, 80, 4.0, 3),
 ]
 POINTS = 8

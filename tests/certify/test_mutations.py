@@ -14,11 +14,10 @@ import torch
 from extremal.certify import linear_bounds, neuron_clusters, parabolas, radius, trust_region
 from extremal.certify.l2_problem import Perturbation, margin_value, no_perturbation
 from extremal.certify.reduced_networks import ReducedNetwork
-from extremal.models import Explicit, PReLUNet
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import Explicit, PReLUNet, relu_power_with_slope
 from tests.certify.breaking import breaks, from_too_far, times
 from tests.certify.networks import labels, two_sided
-from tests.certify.test_reduced import far_out, points_far_out
+from tests.certify.test_reduced_networks import far_out, points_far_out
 from tests.certify.two_neurons import two_neurons
 
 D = torch.float64

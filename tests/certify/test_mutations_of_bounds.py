@@ -16,7 +16,7 @@ from extremal.certify.trust_region import first_bound, holds_on_slices
 from tests.certify.breaking import times
 from tests.certify.networks import Kind
 from tests.certify.test_bounds import everywhere, parabola_holds, problem
-from tests.certify.test_clustered import gains_hold
+from tests.certify.test_neuron_clusters import gains_hold
 
 
 @pytest.mark.parametrize("name", ["opening_above", "opening_below"])

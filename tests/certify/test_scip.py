@@ -20,7 +20,7 @@ KINDS = [
     Kind(2, 4, 1.0, 3, bias=True),
     Kind(3, 5, 1.0, 1, bias=True, hidden_bias=True),
     Kind(2, 4, 2.0, 2, bias=True),
-    Kind(3, 4, 2.0, 1, scale="each"),
+    Kind(3, 4, 2.0, 1, scale="small"),
     Kind(2, 4, 3.0, 1, bias=True, center=True),
     Kind(2, 3, 3.0, 3),
 ]

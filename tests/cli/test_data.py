@@ -9,7 +9,7 @@ import pytest
 from extremal.data import named_datasets
 from extremal.data.image_formats import read_mnist
 from extremal.data.named_datasets import DATASETS, NamedDataset
-from tests.data.fakes import CONTENTS, FILES, Fake, fill
+from tests.data.helpers_sources import CONTENTS, FILES, Fake, fill
 
 
 @pytest.fixture

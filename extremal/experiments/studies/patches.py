@@ -15,7 +15,7 @@ from torch import nn
 from extremal import _check, attack, measure, models, theory, train
 from extremal.data import Dataset, PatchData
 from extremal.experiments.trial import Outcome
-from extremal.train.inner_attack import loss_slope
+from extremal.train import loss_slope
 
 TRAININGS = ("standard", "adversarial")
 CURVES = ("epoch", "clean", "robust", "by_trained_attack")  # what tells the phases

@@ -14,7 +14,7 @@ from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import check_bracket
 from extremal.experiments.studies.bracket import half_radius
 from extremal.experiments.studies.robust import share
-from extremal.train.inner_attack import input_gradient
+from extremal.train import input_gradient
 
 _STEPS = 7  # of the published attack
 READINGS = ("binary", "argmax", "sums")
@@ -28,7 +28,7 @@ def read(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
         return net
     if reading == "sums":
         assert isinstance(net, models.PReLUNet)
-        return models.summed(net, signs)
+        return models.signed_sum(net, signs)
     return models.Grouped(net, (signs > 0).long(), signed=True)
 
 

@@ -14,13 +14,13 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from extremal._tensors import unit_rows
 from extremal.train.flow.cluster_field import ClusterField, ConstantClusterPull
 from extremal.train.flow.neuron_dynamics import (
     NeuronAngles,
     NeuronSystem,
     polar_velocity,
     tangential,
-    unit,
 )
 from extremal.train.flow.runge_kutta import BOGACKI_SHAMPINE_32, Counts, State, stepped
 from extremal.train.flow.sample_field import SampleField
@@ -101,7 +101,7 @@ class IndependentNeurons:
             new, error = _attempted_step(velocity, here, first, size)
             good = (error <= self.tolerance) & ~settled
             rows = active[good]
-            place[rows], theta[rows] = unit(new[0][good]), new[1][good]
+            place[rows], theta[rows] = unit_rows(new[0][good]), new[1][good]
             left[rows] -= size[good]
             self._update_step_sizes(active, size, error / self.tolerance, good, settled)
             active = active[left[active] > 1e-12 * span]

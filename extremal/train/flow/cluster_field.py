@@ -17,8 +17,9 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import unit_rows
 from extremal.data import Dataset
-from extremal.train.flow.neuron_dynamics import SubspaceFrame, unit
+from extremal.train.flow.neuron_dynamics import SubspaceFrame
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.losses import Loss, negative_slopes
 
@@ -46,9 +47,9 @@ class ClusterField:
     @classmethod
     def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[ClusterField, Tensor]:
         """The clusters of a data set with known groups, and the place of neurons (h, dim) there."""
-        _check.require(data.group is not None, "train.group", "be known for method='mixture'", None)
-        assert data.group is not None
-        used, group = torch.unique(data.group, return_inverse=True)
+        rule = "be known for method='mixture'"
+        known = _check.instance("train.group", data.group, Tensor, rule)
+        used, group = torch.unique(known, return_inverse=True)
         count = torch.bincount(group, minlength=len(used)).double()
         sums = torch.zeros(len(used), data.dim, dtype=data.x.dtype).index_add_(0, group, data.x)
         means = sums.double() / count[:, None]
@@ -79,7 +80,7 @@ class ClusterField:
         if len(candidates) == 0:
             return 1e-300
         rest = torch.zeros(len(candidates), 1, dtype=candidates.dtype)
-        return float(self.pull(torch.cat([unit(candidates), rest], 1), self.share)[1].max())
+        return float(self.pull(torch.cat([unit_rows(candidates), rest], 1), self.share)[1].max())
 
     def moments(self, inner: Tensor) -> tuple[Tensor, Tensor]:
         """I_{p-1} and I_p at m = `inner`, elementwise."""

@@ -10,9 +10,10 @@ import math
 import torch
 from torch import Tensor
 
+from extremal._tensors import unit_rows
 from extremal.data import Dataset
 from extremal.models import relu_power_with_slope
-from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity, unit
+from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
 from extremal.train.losses import negative_slopes
@@ -55,7 +56,7 @@ class GroupFlow:
         owner, count = groups.owner[member], len(groups.leaders)
         angles = neurons.angles.take(member)
         self.angles, self.first_theta = angles.summed(groups.theta[member], owner, count)
-        start = unit(directions)
+        start = unit_rows(directions)
         pull, _ = self._pull(self.x, start, self.first_theta)
         span = [neurons.field.frame.basis, start, pull]
         self.basis = torch.linalg.qr(torch.cat(span).T).Q.T.contiguous()
@@ -79,22 +80,22 @@ class GroupFlow:
         """Take one step, keep the directions on the sphere, and watch the residual."""
         self.stepper.advance(limit)
         place, theta = self.stepper.state
-        self.stepper.state = (unit(place), theta)
+        self.stepper.state = (unit_rows(place), theta)
         if self.stepper.time >= self._next_residual_check:
             self._next_residual_check = 10.0 * self.stepper.time
-            pull, _ = self._pull(self.x, unit(place) @ self.basis, theta)
+            pull, _ = self._pull(self.x, unit_rows(place) @ self.basis, theta)
             off = pull - (pull @ self.basis.T) @ self.basis
             share = torch.linalg.vector_norm(off, dim=1) / torch.linalg.vector_norm(pull, dim=1)
             self.residual = float(torch.nan_to_num(share, nan=0.0).max().clamp(min=self.residual))
 
     def directions(self, time: float) -> Tensor:
         """The groups' directions at a time within the last step, (k, dim)."""
-        return unit(self.stepper.state_at(time)[0]) @ self.basis
+        return unit_rows(self.stepper.state_at(time)[0]) @ self.basis
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,), of the groups alone."""
         place, theta = self.stepper.state_at(time)
-        return self.values(unit(place), self.angles.contribution(theta))
+        return self.values(unit_rows(place), self.angles.contribution(theta))
 
     def values(self, place: Tensor, contribution: Tensor) -> Tensor:
         """f on the training data, (n,), of neurons at these coordinates (k, at least r)."""
@@ -188,7 +189,7 @@ class FittingStage:
         directions, theta = self.neurons.field.frame.lift(self.start[0]), self.start[1].clone()
         theta[member] = self.groups.theta[member] + self.flow.angle_since_start(time)[mine]
         faded = self._faded_rests(member, theta[member])
-        directions[member] = unit(self.flow.directions(time)[mine] + faded)
+        directions[member] = unit_rows(self.flow.directions(time)[mine] + faded)
         return directions, theta
 
     def _faded_rests(self, member: Tensor, theta: Tensor) -> Tensor:
@@ -244,7 +245,7 @@ class FittingStage:
         contribution = flow.angles.contribution(theta)
         return groups_within_tolerance(
             flow.outputs(self.time),
-            lambda groups: flow.values(unit(groups.mean(place)), groups.contributions()),
+            lambda groups: flow.values(unit_rows(groups.mean(place)), groups.contributions()),
             place,
             contribution,
             theta,

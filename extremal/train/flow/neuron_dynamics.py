@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from extremal._tensors import RowRecord
 from extremal.models import PReLUNet, relu_power
 from extremal.train.flow.runge_kutta import State
 from extremal.train.losses import Loss
@@ -73,11 +74,6 @@ class SubspaceFrame:
         return inside, (inside.square().sum(1) + rest.square().sum(1)).sqrt()[:, None]
 
 
-def unit(rows: Tensor) -> Tensor:
-    """Rows of length one."""
-    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-
-
 def polar_velocity(pull: Tensor, growth: Tensor, state: State, angles: NeuronAngles) -> State:
     """The right-hand side for (place, theta): the pull across u, and the growth g."""
     place, theta = state
@@ -121,7 +117,7 @@ class NeuronSystem:
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronAngles:
+class NeuronAngles(RowRecord):
     """What stays fixed of each neuron along the flow: its kind, scale and the sign of v (width,).
 
     `kind` is 0 for |v| < ||w||, 1 for |v| > ||w|| and 2 for balanced neurons, whose theta starts
@@ -131,10 +127,6 @@ class NeuronAngles:
     kind: Tensor
     log_scale: Tensor
     sign: Tensor
-
-    def take(self, index: Tensor) -> NeuronAngles:
-        """The chosen neurons."""
-        return NeuronAngles(self.kind[index], self.log_scale[index], self.sign[index])
 
     def ratio(self, theta: Tensor) -> Tensor:
         """v/||w||."""

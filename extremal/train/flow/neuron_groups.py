@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from extremal.train.flow.neuron_dynamics import unit
+from extremal._tensors import unit_rows
 
 # The reach within which neurons are grouped is halved at most so often, then set to 0.
 _REACH_HALVINGS = 8
@@ -54,7 +54,9 @@ class Groups:
         member = self.owner >= 0
         mass = self.contribution.abs()
         own = directions[member]
-        gap = torch.linalg.vector_norm(own - unit(self.mean(directions))[self.owner[member]], dim=1)
+        gap = torch.linalg.vector_norm(
+            own - unit_rows(self.mean(directions))[self.owner[member]], dim=1
+        )
         return float((mass[member] * gap).sum() / mass.sum().clamp(min=1e-300))
 
     def merged_by(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from extremal._tensors import batches
 from extremal.data import Dataset
 from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
@@ -124,8 +125,7 @@ class SampleField:
         """The arguments s (some neurons, n) in blocks, with those neurons' `rest_products`."""
         place = place.to(self.x.dtype)
         step = max(1, _BLOCK_ENTRIES // len(self))
-        for first in range(0, len(place), step):
-            at = slice(first, min(first + step, len(place)))
+        for at in batches(len(place), step):
             s = place[at, :-1] @ self.x
             mine = None
             if self.rest_products is not None:
