@@ -35,7 +35,7 @@ PAGES = [
 # Pages whose Python is run by another test, which reads it from the page.
 ELSEWHERE = {
     "README.md": "tests/test_readme.py",
-    "docs/choosing-an-attack.md": "tests/attack/test_false_robustness.py",
+    "docs/theory/robustness.md": "tests/attack/test_false_robustness.py",
     "docs/your-own-activation.md": "tests/experiments/test_activation.py",
 }
 SHOWN = re.compile(r"extremal (list|show \S+|data list)")  # commands that are run

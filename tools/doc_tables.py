@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from bench._common import markdown_table
-from extremal import report
+from extremal import __version__, report
 from extremal.experiments import load_summary
 
 ROOT = Path(__file__).parents[1]
@@ -25,31 +25,43 @@ def rewrite() -> None:
 
 
 def rendered(text: str) -> str:
-    """A page of the docs with its tables made anew from bench/results/ and results/."""
+    """A page of the docs with its tables made anew, each between two comments.
 
-    def table(found: re.Match[str]) -> str:
-        return f"<!-- bench: {found[1]} -->\n{bench_table(found[1])}<!-- end of bench -->"
+    `<!-- rows: results/demo/quick.json -->` stands for all rows of a stored run up to
+    `<!-- end of rows -->`, and `<!-- rows: results/demo/quick.json: median -->` for those that have
+    the regular expression in their quantity, in a narrower table. `_MAKERS` has the other kinds.
+    """
 
-    def rows(found: re.Match[str]) -> str:
-        made = report.rows_markdown(load_summary(ROOT / found[1])).strip()
-        return f"<!-- rows: {found[1]} -->\n{made}\n<!-- end of rows -->"
+    def made(found: re.Match[str]) -> str:
+        kind, what = found[1], found[2]
+        table = _MAKERS[kind](what).strip()
+        return f"<!-- {kind}: {what} -->\n{table}\n<!-- end of {kind} -->"
 
-    def costs(found: re.Match[str]) -> str:
-        return f"<!-- costs: {found[1]} -->\n{_costs(ROOT / found[1])}<!-- end of costs -->"
+    kinds = "|".join(_MAKERS)
+    return re.sub(rf"<!-- ({kinds}): (.+?) -->\n.*?<!-- end of \1 -->", made, text, flags=re.S)
 
-    def accuracies(found: re.Match[str]) -> str:
-        made = _accuracies([ROOT / path for path in found[1].split()])
-        return f"<!-- test accuracy: {found[1]} -->\n{made}<!-- end of test accuracy -->"
 
-    text = re.sub(
-        r"<!-- test accuracy: (.+?) -->\n.*?<!-- end of test accuracy -->",
-        accuracies,
-        text,
-        flags=re.S,
-    )
-    text = re.sub(r"<!-- costs: (\S+) -->\n.*?<!-- end of costs -->", costs, text, flags=re.S)
-    text = re.sub(r"<!-- bench: (\w+) -->\n.*?<!-- end of bench -->", table, text, flags=re.S)
-    return re.sub(r"<!-- rows: (\S+) -->\n.*?<!-- end of rows -->", rows, text, flags=re.S)
+def _rows(what: str) -> str:
+    """The rows of a stored run, or with a regular expression some, without tolerance and source."""
+    path, _, pattern = what.partition(": ")
+    summary = load_summary(ROOT / path)
+    if not pattern:
+        return report.rows_markdown(summary)
+    rows = [row for row in summary["rows"] if re.search(pattern, row["quantity"])]
+    if not rows:
+        raise ValueError(f"no row of {summary['experiment']} has {pattern!r} in its quantity")
+    lines = report.rows_markdown({**summary, "rows": rows}).strip().splitlines()
+    lines[1] = lines[1].replace("|", " | ").strip()
+    cells = [line.strip("| ").split(" | ") for line in lines]
+    return "".join(f"| {' | '.join([*each[:4], each[5]])} |\n" for each in cells)
+
+
+def _versions(what: str) -> str:
+    """One row: this package's version, and those that constraints.txt pins of some others."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = dict(line.split("==") for line in lines if "==" in line)
+    names = what.split()
+    return markdown_table(["extremal", *names], [[__version__, *(pinned[name] for name in names)]])
 
 
 def bench_table(name: str) -> str:
@@ -63,10 +75,10 @@ def bench_table(name: str) -> str:
     return made
 
 
-def _accuracies(paths: list[Path]) -> str:
+def _accuracies(what: str) -> str:
     """One row for each stored run: the mean over networks at the end of training, and the range."""
     rows, head = [], [""]
-    for path in paths:
+    for path in (ROOT / each for each in what.split()):
         summary = load_summary(path)
         panel = next(each for each in summary["panels"] if each["title"].startswith("Accuracy"))
         tests = [each for each in panel["series"] if each["label"].startswith("test, ")]
@@ -77,12 +89,22 @@ def _accuracies(paths: list[Path]) -> str:
     return markdown_table(head, rows)
 
 
-def _costs(folder: Path) -> str:
+def _costs(what: str) -> str:
     """One row for each stored run at paper scale: its trials and core-hours."""
     rows = []
-    for path in sorted(folder.rglob("paper.json")):
+    for path in sorted((ROOT / what).rglob("paper.json")):
         summary = load_summary(path)
         count, seconds = summary["trials"]["done"], summary["seconds"]
         hours = [f"{seconds / 3600:.2f}", f"{seconds / max(count, 1):.0f}"]
         rows.append([f"`{summary['experiment']}`", str(count), *hours])
     return markdown_table(["paper scale", "trials", "core-hours", "seconds of a trial"], rows)
+
+
+# What makes the table of each kind of comment, from what the comment names.
+_MAKERS = {
+    "bench": bench_table,
+    "costs": _costs,
+    "rows": _rows,
+    "test accuracy": _accuracies,
+    "versions": _versions,
+}

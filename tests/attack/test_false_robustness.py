@@ -14,7 +14,7 @@ from extremal.data import OrthonormalMixture
 from extremal.models import subclass_classifier
 
 POINTS = 100
-PAGE = Path(__file__).parents[2] / "docs" / "choosing-an-attack.md"
+PAGE = Path(__file__).parents[2] / "docs" / "theory" / "robustness.md"
 
 
 @pytest.fixture(scope="module")

@@ -175,7 +175,7 @@ def test_assumptions_at_their_limits():
 
 
 def test_the_setting_of_figure_3_is_at_the_edge_for_its_strongest_weak_patches():
-    """What docs/adversarial-training.md says of it."""
+    """What docs/findings/phase-window.md says of it."""
     source = PatchData(3, 10, 1, 25, alpha=(3.6, 4.4), beta=(0.9, 1.1), noise=0.05)
     found = assumed(source, 0.55)
     lines = found.report().splitlines()

@@ -21,7 +21,7 @@ from tools.run_notebooks import NOTEBOOKS, markdown
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-ALWAYS = ("CHANGELOG.md", "CONTRIBUTING.md")
+ALWAYS = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md")
 _LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 
 
