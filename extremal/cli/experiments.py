@@ -28,8 +28,8 @@ from extremal.cli.runs import (
     tell_failures,
 )
 from extremal.experiments import Experiment, Store
-from extremal.experiments.finding import from_runs, from_shipped, from_summary, report_files
-from extremal.experiments.sweep import SWEEPS
+from extremal.experiments.saved_results import from_runs, from_shipped, from_summary, report_files
+from extremal.experiments.sweep_file import SWEEPS
 
 
 def _names(incomplete: str) -> list[str]:

@@ -15,7 +15,7 @@ from extremal import experiments as ex
 from extremal.cli.asked import say
 from extremal.cli.runs import JsonOption, OutOption
 from extremal.experiments import Experiment, Store
-from extremal.experiments.finding import begun, begun_seeds
+from extremal.experiments.saved_results import begun, begun_seeds
 from extremal.experiments.storage import maintenance, transfer
 
 app = typer.Typer(

@@ -26,7 +26,7 @@ from extremal.cli.runs import (
     tell_failures,
 )
 from extremal.experiments import Store
-from extremal.experiments.finding import report_files
+from extremal.experiments.saved_results import report_files
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,8 +1,7 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
 from extremal._files import FileError
-from extremal.experiments.movies import film
-from extremal.experiments.record import (
+from extremal.experiments.experiment import (
     MARKS,
     SCALES,
     Bars,
@@ -21,6 +20,7 @@ from extremal.experiments.record import (
     Setting,
     Settings,
 )
+from extremal.experiments.movies import film
 from extremal.experiments.registry import find_record, find_study, get, names
 from extremal.experiments.reproduce import reproduce, run_sweep
 from extremal.experiments.running.cost_estimate import Estimate, estimate
@@ -28,7 +28,7 @@ from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, RunReport, run
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.summary import load_summary, summarise, write_summary
-from extremal.experiments.sweep import read_sweep, sweep_rows, with_plots
+from extremal.experiments.sweep_file import read_sweep, sweep_rows, with_plots
 from extremal.experiments.trial import Outcome, Study, Trial
 
 __all__ = [

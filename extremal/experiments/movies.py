@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from extremal._check import require
-from extremal.experiments.panels import check_where, look_up, matching
-from extremal.experiments.record import Experiment, Movie, Scale, Scene
+from extremal.experiments.experiment import Experiment, Movie, Scale, Scene
+from extremal.experiments.panel_data import check_where, look_up, matching
 from extremal.experiments.storage.store import Store, StoredTrial
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from extremal._check import require
 from extremal.data import DataError
-from extremal.experiments.finding import add_start_note, restore_start_note
+from extremal.experiments.experiment import Experiment, Scale
 from extremal.experiments.movies import film
-from extremal.experiments.record import Experiment, Scale
 from extremal.experiments.registry import RECORDS, find_record, get, require_study
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run
+from extremal.experiments.saved_results import add_start_note, restore_start_note
 from extremal.experiments.storage.store import Store
 from extremal.experiments.summary import summarise, write_summary
-from extremal.experiments.sweep import sweep_rows, with_plots
+from extremal.experiments.sweep_file import sweep_rows, with_plots
 
 # A name is a folder below the runs: parts of letters, digits, dots, dashes and underscores.
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)

@@ -10,11 +10,11 @@ from typing import Any
 
 from extremal._check import require
 from extremal._files import FileError, json_file, read_whole, write_whole
-from extremal.experiments.fit import FITS
-from extremal.experiments.panels import check_where, look_up, matching, resolve, spread
-from extremal.experiments.record import MARKS, Claim, Experiment, Scale, Settings
+from extremal.experiments.experiment import MARKS, Claim, Experiment, Scale, Settings
+from extremal.experiments.panel_data import check_where, look_up, matching, resolve, spread
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial
+from extremal.experiments.verdicts import FITS
 
 _NORMAL = 1.959964  # the normal distribution's 97.5 % quantile
 

@@ -14,7 +14,13 @@ from typing import Any
 
 from extremal import _check, experiments
 from extremal.experiments import SCALES, Store
-from extremal.experiments.finding import begun, begun_seeds, from_runs, from_shipped, shipped_file
+from extremal.experiments.saved_results import (
+    begun,
+    begun_seeds,
+    from_runs,
+    from_shipped,
+    shipped_file,
+)
 from extremal.report.figure import pdf_bytes, png_bytes
 from extremal.report.style import headings, panels_of
 from extremal.report.words import verdict, verdicts

@@ -9,8 +9,8 @@ import torch
 import extremal
 from extremal import measure
 from extremal.experiments import get
-from extremal.experiments.studies import activation as study
-from extremal.experiments.studies.activation import (
+from extremal.experiments.papers.open_questions import activation_trial as study
+from extremal.experiments.papers.open_questions.activation_trial import (
     ACTIVATIONS,
     SHALLOW,
     ShiftedReLU,

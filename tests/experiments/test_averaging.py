@@ -10,9 +10,9 @@ from extremal import attack, measure, models, train
 from extremal.data import Dataset, OrthogonalClusters
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
-from extremal.experiments.studies import averaging as study
-from extremal.experiments.studies import readings
-from extremal.experiments.studies.finer import finer
+from extremal.experiments.papers.li_2025_averaging import averaging_trial as study
+from extremal.experiments.papers.li_2025_averaging import readings
+from extremal.experiments.papers.li_2025_averaging.finer_labels_trial import finer
 
 BASE = dict(get("li-2025-averaging/figure-1").trials("smoke")[0].params)
 ATTACKS = {

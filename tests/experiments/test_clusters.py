@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from extremal.experiments import Experiment, Setting, get
-from extremal.experiments.studies.clusters import clusters, made
+from extremal.experiments.papers.open_questions.clusters_trial import clusters, made
 
 BASE = {"dim": 12, "positive": 3, "negative": 2, "spread": 0.3}
 

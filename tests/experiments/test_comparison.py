@@ -9,8 +9,13 @@ from extremal import attack, measure
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
-from extremal.experiments.studies import comparison
-from extremal.experiments.studies.networks import NETWORKS, narrowed, network, trained
+from extremal.experiments.papers.min_vidal_2025 import network_comparison_trial as comparison
+from extremal.experiments.papers.min_vidal_2025.compared_networks import (
+    NETWORKS,
+    narrowed,
+    network,
+    trained,
+)
 from extremal.models import bayes_classifier, subclass_classifier
 
 MIXTURE = OrthonormalMixture(40, 2, 2, 0.1)

@@ -10,15 +10,15 @@ from safetensors.torch import save_file
 
 from extremal.data import DataError, Dataset
 from extremal.experiments import get
-from extremal.experiments.studies import feature_sources
-from extremal.experiments.studies.feature_sources import READY, caltech256, source
-from extremal.experiments.studies.features import (
+from extremal.experiments.papers.min_vidal_2024.figure_4_trial import (
     boxed,
     class_cosines,
     features,
     group_classes,
     split,
 )
+from extremal.experiments.papers.shared import frozen_features as feature_sources
+from extremal.experiments.papers.shared.frozen_features import READY, caltech256, source
 from extremal.models.image_features.frozen_networks import load_resnet
 from tests.models.test_resnet import BLOCKS, random_state
 

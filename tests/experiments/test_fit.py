@@ -5,7 +5,7 @@ import math
 import pytest
 from scipy import stats
 
-from extremal.experiments.fit import exponential, lead, line, power, student
+from extremal.experiments.verdicts import exponential, lead, line, power, student
 
 
 def test_quantiles_are_those_of_scipy():

@@ -7,7 +7,8 @@ from extremal import data
 from extremal.attack import accuracy_curve
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import BracketViolation
-from extremal.experiments.studies import images, robust
+from extremal.experiments.papers.min_vidal_2024 import mnist_trial as images
+from extremal.experiments.papers.shared import robust
 from extremal.models import average_classifier, subclass_classifier
 
 MIXTURE = OrthonormalMixture(12, 3, 2, spread=0.1)

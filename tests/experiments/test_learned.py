@@ -11,11 +11,15 @@ from extremal import theory
 from extremal.data import OrthonormalMixture
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
-from extremal.experiments.studies import strongest
-from extremal.experiments.studies.critical import critical
-from extremal.experiments.studies.learned import learned
-from extremal.experiments.studies.optimal import _at_most, _bounds, optimal
-from extremal.experiments.studies.phases import nudge, phases
+from extremal.experiments.papers.min_vidal_2025.alignment_trial import nudge, phases
+from extremal.experiments.papers.min_vidal_2025.subclass_theorem_trial import (
+    _at_most,
+    _bounds,
+    optimal,
+)
+from extremal.experiments.papers.open_questions.critical_radius_trial import critical
+from extremal.experiments.papers.open_questions.flow_bias_trial import learned
+from extremal.experiments.papers.shared import strongest
 from extremal.models import Explicit, Gaussian, PReLUNet, subclass_classifier
 
 

@@ -8,16 +8,17 @@ from PIL import Image
 
 from extremal import data, measure, models
 from extremal.experiments import get
-from extremal.experiments.studies import overfitting, smallest_width
-from extremal.experiments.studies import separation as study
-from extremal.experiments.studies.covered import covered
-from extremal.experiments.studies.memorisation import (
+from extremal.experiments.papers.li_2022 import overfitting_trial as overfitting
+from extremal.experiments.papers.li_2022 import separation_trial as study
+from extremal.experiments.papers.li_2022 import smallest_width_trial as smallest_width
+from extremal.experiments.papers.li_2022.cover_networks import covered
+from extremal.experiments.papers.li_2022.memorisation_trial import (
     cornered,
     interval_margins,
     memorisation,
     steepest,
 )
-from extremal.experiments.studies.separation import separation
+from extremal.experiments.papers.li_2022.separation_trial import separation
 
 
 def generator(seed=0):
@@ -165,7 +166,7 @@ def test_a_cover_reaches_fresh_points_and_proves_them():
 
 
 def test_a_cover_that_is_never_whole_says_so(monkeypatch):
-    monkeypatch.setattr("extremal.experiments.studies.covered._MOST", 100)
+    monkeypatch.setattr("extremal.experiments.papers.li_2022.cover_networks._MOST", 100)
     params = first("generalisation", cover_batch=50, cover_reach=0.02)
     source = data.ManifoldCells("torus", 2, 4, generator=generator())
     assert covered(params, source, generator()).coverage < 0.95

@@ -7,7 +7,7 @@ import torch
 
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import SCALES, Store, film, get, names, run, summarise
-from extremal.experiments.studies.bracket import bracket, half_radius
+from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius
 from extremal.models import average_classifier
 
 

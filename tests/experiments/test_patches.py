@@ -7,7 +7,7 @@ import torch
 
 from extremal import theory
 from extremal.experiments import Outcome, get
-from extremal.experiments.studies import patches as study
+from extremal.experiments.papers.li_li_2025 import patches_trial as study
 
 BASE = dict(get("li-li-2025/figure-3").trials("smoke")[0].params) | {
     "dense": 25,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from extremal.experiments import get
-from extremal.experiments.studies import real_features as study
+from extremal.experiments.papers.li_li_2025 import image_features_trial as study
 
 BASE = dict(get("li-li-2025/table-2").trials("smoke")[0].params) | {
     "epochs": 6,

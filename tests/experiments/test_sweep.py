@@ -20,7 +20,7 @@ from extremal.experiments import (
     summarise,
     sweep_rows,
 )
-from extremal.experiments.sweep import varied_parameters, with_plots
+from extremal.experiments.sweep_file import varied_parameters, with_plots
 from extremal.report import save_rows
 
 from . import toy

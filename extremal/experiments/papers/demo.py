@@ -3,7 +3,9 @@
 from dataclasses import replace
 
 from extremal.experiments import Setting
-from extremal.experiments.papers.min_vidal_2024.figure_2 import experiment as figure_2
+from extremal.experiments.papers.min_vidal_2024.figure_2_learned_classifier import (
+    experiment as figure_2,
+)
 
 _OURS = {
     "dim": 200,

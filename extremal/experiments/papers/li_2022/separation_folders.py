@@ -1,7 +1,7 @@
 """The rows of the talk's table for data that a user has: SVHN and restricted ImageNet."""
 
 from extremal.experiments import Experiment, Line, Setting
-from extremal.experiments.papers.li_2022.separation import published
+from extremal.experiments.papers.li_2022.separation_of_images import published
 
 _CASES = [
     {"panel": "svhn", "problem": "svhn", "radius": 0.031, "image_size": 32},

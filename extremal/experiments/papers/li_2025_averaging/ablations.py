@@ -3,7 +3,10 @@
 from typing import Any
 
 from extremal.experiments import Claim, Experiment, Line, Setting
-from extremal.experiments.papers.li_2025_averaging.figure_1 import SMALL, SYNTHETIC
+from extremal.experiments.papers.li_2025_averaging.figure_1_feature_averaging import (
+    SMALL,
+    SYNTHETIC,
+)
 
 _D = 3072
 _WHAT = "theorem on feature averaging; how far it carries is the question"

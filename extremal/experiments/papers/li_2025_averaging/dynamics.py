@@ -1,7 +1,10 @@
 """Dynamics: coefficients of the weights on features along training, binary and fine labels."""
 
 from extremal.experiments import Claim, Experiment, Line, Setting
-from extremal.experiments.papers.li_2025_averaging.figure_1 import SMALL, SYNTHETIC
+from extremal.experiments.papers.li_2025_averaging.figure_1_feature_averaging import (
+    SMALL,
+    SYNTHETIC,
+)
 
 _LEMMA = "Lemma on weight decomposition, talk: weights move in the span of features and noise"
 _THEOREM = "theorems of the talk, at the last step"

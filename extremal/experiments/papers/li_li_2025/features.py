@@ -1,7 +1,13 @@
 """Pictures of images and of their robust and non-robust features, by inverting representations."""
 
 from extremal.experiments import Claim, Experiment, Line, Pictures
-from extremal.experiments.papers.li_li_2025.table_2 import IMAGES, NOTES, QUICK, SMOKE, STUDY
+from extremal.experiments.papers.li_li_2025.table_2_image_features import (
+    IMAGES,
+    NOTES,
+    QUICK,
+    SMOKE,
+    STUDY,
+)
 
 _OURS = "ours: without it a picture shows the search and not the features; the limit is ours"
 _OWN = "ours: how much of an image is in the picture of its features"

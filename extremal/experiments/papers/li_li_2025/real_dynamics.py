@@ -1,7 +1,13 @@
 """Feature learning on images: which pictures networks read along both trainings."""
 
 from extremal.experiments import Claim, Experiment, Line
-from extremal.experiments.papers.li_li_2025.table_2 import IMAGES, NOTES, QUICK, SMOKE, STUDY
+from extremal.experiments.papers.li_li_2025.table_2_image_features import (
+    IMAGES,
+    NOTES,
+    QUICK,
+    SMOKE,
+    STUDY,
+)
 
 _SOURCE = "the talk's experiments on real images, as a pattern; the measure is ours"
 _LABELS = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from extremal.experiments import Claim, Diagram, Experiment, Setting
-from extremal.experiments.papers.li_li_2025.figure_3 import PATCHES
+from extremal.experiments.papers.li_li_2025.figure_3_patches import PATCHES
 from extremal.theory import patch_window
 
 _OURS = "ours: the three inequalities of the window, on a grid fixed beforehand"

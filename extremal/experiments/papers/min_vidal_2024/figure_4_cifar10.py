@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from extremal.experiments import Setting
-from extremal.experiments.papers.min_vidal_2024.figure_4 import THREE_WAYS, claims
-from extremal.experiments.papers.min_vidal_2024.figure_4 import experiment as figure_4
+from extremal.experiments.papers.min_vidal_2024.figure_4_frozen_features import THREE_WAYS, claims
+from extremal.experiments.papers.min_vidal_2024.figure_4_frozen_features import (
+    experiment as figure_4,
+)
 
 _CALTECH = ("source", "blocks", "image_size", "interpolation")
 

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from extremal.experiments import Setting
-from extremal.experiments.papers.min_vidal_2024.figure_2 import experiment as figure_2
-from extremal.experiments.papers.min_vidal_2024.figure_2 import radii
+from extremal.experiments.papers.min_vidal_2024.figure_2_learned_classifier import (
+    experiment as figure_2,
+)
+from extremal.experiments.papers.min_vidal_2024.figure_2_learned_classifier import radii
 
 experiment = replace(
     figure_2,

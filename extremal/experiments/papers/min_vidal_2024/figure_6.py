@@ -1,8 +1,8 @@
 """Figure 6: which digit it is, on MNIST, for p = 1 to 4: training, stable rank, robustness."""
 
 from extremal.experiments import Claim, Experiment, Heat, Line, Setting
-from extremal.experiments.papers.min_vidal_2024.table_1 import experiment as table_1
-from extremal.experiments.papers.min_vidal_2024.table_1 import panel
+from extremal.experiments.papers.min_vidal_2024.table_1_mnist import experiment as table_1
+from extremal.experiments.papers.min_vidal_2024.table_1_mnist import panel
 
 _RADII = {"linf": [round(0.2 * i / 14, 4) for i in range(1, 15)]}
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from extremal.experiments import Setting
-from extremal.experiments.papers.min_vidal_2024.table_1 import experiment as table_1
+from extremal.experiments.papers.min_vidal_2024.table_1_mnist import experiment as table_1
 
 experiment = replace(
     table_1,

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from extremal import theory
 from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
-from extremal.experiments.papers.min_vidal_2025 import figure_2
+from extremal.experiments.papers.min_vidal_2025 import figure_2_network_comparison as figure_2
 
 _CUBIC = "0.1 to 0.2, read off the full paper's figure"
 _FROM = "decays from about 0.4 on, read off the full paper's figure"

@@ -31,7 +31,7 @@ from typing import Any
 
 from extremal._check import choice, integer, number, require
 from extremal._files import FileError, read_whole
-from extremal.experiments.record import SCALES, Experiment, Line, Setting
+from extremal.experiments.experiment import SCALES, Experiment, Line, Setting
 from extremal.experiments.registry import get, require_study
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial

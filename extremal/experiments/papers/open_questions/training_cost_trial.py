@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from extremal import _check, data, measure, train
-from extremal.experiments.studies.robust import three_ways
+from extremal.experiments.papers.shared.robust import three_ways
 from extremal.experiments.trial import Outcome
 
 TRAININGS = ("plain", "adversarial")

@@ -10,7 +10,7 @@ from typing import Any
 
 from extremal._check import require
 from extremal._files import read_whole, write_whole
-from extremal.experiments.record import Experiment
+from extremal.experiments.experiment import Experiment
 from extremal.experiments.storage.store import Store
 from extremal.experiments.summary import load_summary, summarise
 

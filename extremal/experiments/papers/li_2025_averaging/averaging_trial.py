@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters, OrthogonalClusters
-from extremal.experiments.studies.feature_sources import source
-from extremal.experiments.studies.readings import read, robustness, universal
+from extremal.experiments.papers.li_2025_averaging.readings import read, robustness, universal
+from extremal.experiments.papers.shared.frozen_features import source
 from extremal.experiments.trial import Outcome
 
 

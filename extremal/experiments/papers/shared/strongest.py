@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from extremal import attack, certify
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import check_bracket
-from extremal.experiments.studies.bracket import Bracket
+from extremal.experiments.papers.shared.robust_numbers import Bracket
 
 _FAR = 2.0  # length of the first rays, where nothing shorter is known
 _PASSES = ((0.0, 0.05), (0.8, 0.01), (0.99, 0.0005))  # of the rays: first share, and step

@@ -14,8 +14,8 @@ from torch import nn
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import evaluate
-from extremal.experiments.studies.longer import longer
-from extremal.experiments.studies.robust import area
+from extremal.experiments.papers.open_questions.longer_attacks import longer
+from extremal.experiments.papers.shared.robust import area
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from extremal import models, theory
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.studies.strongest import both_sides
+from extremal.experiments.papers.shared.strongest import both_sides
 from extremal.experiments.trial import Outcome
 
 

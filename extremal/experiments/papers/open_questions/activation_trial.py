@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from extremal import _check, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import evaluate
-from extremal.experiments.studies.robust import area
+from extremal.experiments.papers.shared.robust import area
 from extremal.experiments.trial import Outcome
 
 _ACCURATE, _FALLEN = 0.99, 0.5  # clean accuracy, and share of the first loss, of a learned network

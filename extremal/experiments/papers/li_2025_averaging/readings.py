@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from extremal import _check, attack, certify, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import check_bracket
-from extremal.experiments.studies.bracket import half_radius
-from extremal.experiments.studies.robust import share
+from extremal.experiments.papers.shared.robust import share
+from extremal.experiments.papers.shared.robust_numbers import half_radius
 from extremal.train.inner_attack import input_gradient
 
 _STEPS = 7  # of the published attack

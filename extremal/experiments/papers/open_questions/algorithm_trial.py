@@ -13,7 +13,7 @@ import torch
 
 from extremal import _check, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.studies.bracket import bracketed
+from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
 ALGORITHMS = ("flow", "gd", "sgd", "adam")

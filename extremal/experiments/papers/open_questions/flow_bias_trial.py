@@ -14,7 +14,7 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import OrthonormalMixture
-from extremal.experiments.studies.strongest import both_sides
+from extremal.experiments.papers.shared.strongest import both_sides
 from extremal.experiments.trial import Outcome
 
 _ALIGNED = 0.9  # of a direction's length within the span of the centres

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from extremal._check import require
-from extremal.experiments.record import (
+from extremal.experiments.experiment import (
     Bars,
     Diagram,
     Heat,

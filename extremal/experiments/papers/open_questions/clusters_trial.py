@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check, data, measure, models, train
-from extremal.experiments.studies.bracket import bracketed
+from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
 KINDS = ("cosine", "rank", "imbalance", "spread")

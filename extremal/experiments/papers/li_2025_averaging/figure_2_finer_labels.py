@@ -4,7 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting, Settings
-from extremal.experiments.papers.li_2025_averaging.figure_1 import SMALL, SYNTHETIC
+from extremal.experiments.papers.li_2025_averaging.figure_1_feature_averaging import (
+    SMALL,
+    SYNTHETIC,
+)
 
 _CODE = "authors' result files, PGD of 7 steps"
 _OUTSIDE = "the same; ours with a last step that may leave the ball, which is our inference"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from extremal import theory
 from extremal.experiments import Bars, Claim, Experiment, Heat, Line, Mark, Setting
-from extremal.experiments.record import Settings
+from extremal.experiments.experiment import Settings
 
 _ALPHAS = sorted([round(0.01 + 0.29 * i / 14, 4) for i in range(15)] + [0.1])
 _DETAIL = {"spread": 0.1}  # the networks of the paper's panels b to e

@@ -13,7 +13,7 @@ import torch
 
 from extremal import _check, attack, measure, models, train
 from extremal.data import Dataset, LatticeCells, ManifoldCells
-from extremal.experiments.studies.covered import covered
+from extremal.experiments.papers.li_2022.cover_networks import covered
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("lattice", "manifold", "ambient")

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from extremal import attack, certify, measure, models
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import check_bracket
-from extremal.experiments.studies.networks import narrowed, trained
-from extremal.experiments.studies.robust import share
+from extremal.experiments.papers.min_vidal_2025.compared_networks import narrowed, trained
+from extremal.experiments.papers.shared.robust import share
 from extremal.experiments.trial import Outcome
 
 _ACCURATE, _FALLEN = 0.99, 0.5  # clean accuracy, and share of the first loss, of a learned network

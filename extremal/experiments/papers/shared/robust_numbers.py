@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from extremal import attack, certify
 from extremal.data import Dataset
 from extremal.evaluate import check_bracket
-from extremal.experiments.studies.robust import share
+from extremal.experiments.papers.shared.robust import share
 
 _LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
 

@@ -10,7 +10,7 @@ import torch
 
 from extremal import attack, measure, models, theory
 from extremal.data import OrthonormalMixture
-from extremal.experiments.studies.bracket import half_radius
+from extremal.experiments.papers.shared.robust_numbers import half_radius
 from extremal.experiments.trial import Outcome
 
 

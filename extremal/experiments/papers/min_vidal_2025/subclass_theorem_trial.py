@@ -14,8 +14,8 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.studies.robust import share
-from extremal.experiments.studies.strongest import both_sides, strongest
+from extremal.experiments.papers.shared.robust import share
+from extremal.experiments.papers.shared.strongest import both_sides, strongest
 from extremal.experiments.trial import Outcome
 
 _RARE = 1e-6  # the probability at which sampling no longer explains it

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from extremal import attack, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.studies.bracket import bracket, half_radius
-from extremal.experiments.studies.robust import share
+from extremal.experiments.papers.shared.robust import share
+from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius
 from extremal.experiments.trial import Outcome
 
 

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from extremal import _check, measure, models
 from extremal.data import Dataset
-from extremal.experiments.studies.feature_sources import source
-from extremal.experiments.studies.learning import trained
-from extremal.experiments.studies.robust import area, three_ways
+from extremal.experiments.papers.shared.frozen_features import source
+from extremal.experiments.papers.shared.image_training import trained
+from extremal.experiments.papers.shared.robust import area, three_ways
 from extremal.experiments.trial import Outcome
 
 

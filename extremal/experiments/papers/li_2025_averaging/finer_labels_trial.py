@@ -16,11 +16,11 @@ from torch import Tensor, nn
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, check_bracket, evaluate
-from extremal.experiments.studies.averaging import averaging
-from extremal.experiments.studies.depth import SHAPES
-from extremal.experiments.studies.longer import longer
-from extremal.experiments.studies.readings import certified_numbers, read
-from extremal.experiments.studies.robust import area
+from extremal.experiments.papers.li_2025_averaging.averaging_trial import averaging
+from extremal.experiments.papers.li_2025_averaging.readings import certified_numbers, read
+from extremal.experiments.papers.open_questions.depth_trial import SHAPES
+from extremal.experiments.papers.open_questions.longer_attacks import longer
+from extremal.experiments.papers.shared.robust import area
 from extremal.experiments.trial import Outcome
 
 SIDES = {  # which classes are positive

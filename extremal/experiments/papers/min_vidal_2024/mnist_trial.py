@@ -14,8 +14,8 @@ from torch import Tensor
 
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
-from extremal.experiments.studies.learning import trained
-from extremal.experiments.studies.robust import area, three_ways
+from extremal.experiments.papers.shared.image_training import trained
+from extremal.experiments.papers.shared.robust import area, three_ways
 from extremal.experiments.trial import Outcome
 
 _CLASSES = 10  # of every data set here
