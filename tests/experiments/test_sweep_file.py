@@ -22,8 +22,7 @@ from extremal.experiments import (
 )
 from extremal.experiments.sweep_file import varied_parameters, with_plots
 from extremal.report import save_rows
-
-from . import toy
+from tests.experiments import helpers_toy as toy
 
 OWN = f"""
 function = "{toy.STUDY}"

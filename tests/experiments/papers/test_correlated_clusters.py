@@ -79,7 +79,7 @@ def test_an_axis_of_mappings_sets_what_they_name():
         name="toy",
         title="",
         source="",
-        study="tests.experiments.toy:study",
+        study="tests.experiments.helpers_toy:study",
         settings={
             "width": Setting(3, "O"),
             "case": Setting([{"kind": "a"}, {"kind": "b", "width": 5}], "O"),

@@ -82,7 +82,7 @@ def test_unknown_names_are_named(name, value):
 
 
 def test_the_page_runs_and_says_what_is_not_proven(capsys):
-    page = Path(__file__).parents[2] / "docs" / "your-own-activation.md"
+    page = Path(__file__).parents[3] / "docs" / "your-own-activation.md"
     (code,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     names = {"__name__": "page"}
     exec(code.replace("mix.sample(50", "mix.sample(20"), names)
