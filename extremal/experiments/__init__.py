@@ -20,7 +20,7 @@ from extremal.experiments.experiment import (
     Setting,
     Settings,
 )
-from extremal.experiments.movies import film
+from extremal.experiments.panel_data import film
 from extremal.experiments.registry import find_record, find_study, get, names
 from extremal.experiments.reproduce import reproduce, run_sweep
 from extremal.experiments.running.cost_estimate import Estimate, estimate

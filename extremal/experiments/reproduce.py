@@ -10,7 +10,7 @@ from typing import Any
 from extremal._check import require
 from extremal.data import DataError
 from extremal.experiments.experiment import Experiment, Scale
-from extremal.experiments.movies import film
+from extremal.experiments.panel_data import film
 from extremal.experiments.registry import RECORDS, find_record, get, require_study
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run

@@ -9,13 +9,15 @@ import torch
 import extremal
 from extremal import measure
 from extremal.experiments import get
-from extremal.experiments.papers.open_questions import activation_trial as study
-from extremal.experiments.papers.open_questions.activation_trial import (
+from extremal.experiments.papers.open_questions import activations as study
+from extremal.experiments.papers.open_questions.activations import (
     ACTIVATIONS,
     SHALLOW,
     ShiftedReLU,
-    activation,
     squared_hinge,
+)
+from extremal.experiments.papers.open_questions.activations import (
+    trial as activation,
 )
 
 BASE = dict(get("open-questions/activation").trials("smoke")[0].params)

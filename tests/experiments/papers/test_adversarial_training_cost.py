@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from extremal.experiments import get
-from extremal.experiments.papers.open_questions.training_cost_trial import training_time
+from extremal.experiments.papers.open_questions.adversarial_training_cost import (
+    trial as training_time,
+)
 
 BASE = dict(get("open-questions/training-time").trials("smoke")[0].params)
 

@@ -5,7 +5,7 @@ import torch
 
 from extremal import train
 from extremal.experiments import get
-from extremal.experiments.papers.open_questions.algorithm_trial import algorithm
+from extremal.experiments.papers.open_questions.algorithms import trial as algorithm
 
 BASE = dict(get("open-questions/algorithm").trials("smoke")[1].params) | {"test_points": 10}
 

@@ -11,8 +11,8 @@ from extremal.data import Dataset, OrthogonalClusters
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
 from extremal.experiments.papers.li_2025_averaging import averaging_trial as study
-from extremal.experiments.papers.li_2025_averaging import readings
-from extremal.experiments.papers.li_2025_averaging.finer_labels_trial import finer
+from extremal.experiments.papers.li_2025_averaging import binary_reading as readings
+from extremal.experiments.papers.li_2025_averaging.finer_labels_trial import trial as finer
 
 BASE = dict(get("li-2025-averaging/figure-1").trials("smoke")[0].params)
 ATTACKS = {
@@ -33,7 +33,7 @@ def generator(seed=3):
 
 def seen(labels, reading="binary", **changes):
     params = BASE | ATTACKS | {"labels": labels, "reading": reading} | changes
-    return study.averaging(params, generator()).numbers
+    return study.figure_1_trial(params, generator()).numbers
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_a_certificate_above_an_attack_is_an_error(monkeypatch):
 
 def test_dynamics_end_where_the_weights_are():
     params = dict(get("li-2025-averaging/dynamics").trials("smoke")[0].params)
-    numbers = study.dynamics(params, generator()).numbers
+    numbers = study.dynamics_trial(params, generator()).numbers
     assert numbers["step"] == [0, 1, 10, 20, params["steps"]]
     assert numbers["own_class"][0] == 0.0
     assert numbers["own_class"][-1] > 3 * abs(numbers["other_class"][-1])
@@ -178,7 +178,7 @@ def test_dynamics_end_where_the_weights_are():
 def test_radii_are_held_against_those_of_averages_whatever_the_norms():
     params = BASE | ATTACKS | {"labels": "binary", "reading": "binary"}
     even, uneven = (
-        study.ablation(params | {"norms": norms}, generator()).numbers
+        study.ablation_trial(params | {"norms": norms}, generator()).numbers
         for norms in ([], [0.6, 1.4, 0.6, 1.4])
     )
     assert even["over_averaged"] == pytest.approx(even["over_scale"], rel=0.1)

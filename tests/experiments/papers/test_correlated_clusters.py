@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from extremal.experiments import Experiment, Setting, get
-from extremal.experiments.papers.open_questions.clusters_trial import clusters, made
+from extremal.experiments.papers.open_questions.correlated_clusters import made
+from extremal.experiments.papers.open_questions.correlated_clusters import trial as clusters
 
 BASE = {"dim": 12, "positive": 3, "negative": 2, "spread": 0.3}
 

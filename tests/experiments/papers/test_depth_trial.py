@@ -5,7 +5,8 @@ import torch
 
 from extremal.data import Dataset
 from extremal.experiments import get
-from extremal.experiments.papers.open_questions.depth_trial import _data, depth, network
+from extremal.experiments.papers.open_questions.depth_trial import _data, network
+from extremal.experiments.papers.open_questions.depth_trial import trial as depth
 from extremal.models import Gaussian, PReLUNet
 
 TRIALS = get("open-questions/depth").trials("smoke")

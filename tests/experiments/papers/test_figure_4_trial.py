@@ -13,9 +13,11 @@ from extremal.experiments import get
 from extremal.experiments.papers.min_vidal_2024.figure_4_trial import (
     boxed,
     class_cosines,
-    features,
     group_classes,
     split,
+)
+from extremal.experiments.papers.min_vidal_2024.figure_4_trial import (
+    trial as features,
 )
 from extremal.experiments.papers.shared import frozen_features as feature_sources
 from extremal.experiments.papers.shared.frozen_features import READY, caltech256, source

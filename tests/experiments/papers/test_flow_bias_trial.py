@@ -11,15 +11,18 @@ from extremal import theory
 from extremal.data import OrthonormalMixture
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
-from extremal.experiments.papers.min_vidal_2025.alignment_trial import nudge, phases
+from extremal.experiments.papers.min_vidal_2025.alignment_phases import nudge
+from extremal.experiments.papers.min_vidal_2025.alignment_phases import trial as phases
 from extremal.experiments.papers.min_vidal_2025.subclass_theorem_trial import (
     _at_most,
     _bounds,
-    optimal,
 )
-from extremal.experiments.papers.open_questions.critical_radius_trial import critical
-from extremal.experiments.papers.open_questions.flow_bias_trial import learned
-from extremal.experiments.papers.shared import strongest
+from extremal.experiments.papers.min_vidal_2025.subclass_theorem_trial import (
+    trial as optimal,
+)
+from extremal.experiments.papers.open_questions.critical_radius import trial as critical
+from extremal.experiments.papers.open_questions.flow_bias_trial import trial as learned
+from extremal.experiments.papers.shared import robust_numbers as strongest
 from extremal.models import Explicit, Gaussian, PReLUNet, subclass_classifier
 
 

@@ -15,7 +15,7 @@ BASE = dict(get("li-li-2025/table-2").trials("smoke")[0].params) | {
 
 @pytest.fixture(scope="module")
 def outcome():
-    return study.real_features(BASE, torch.Generator().manual_seed(0))
+    return study.trial(BASE, torch.Generator().manual_seed(0))
 
 
 def test_the_three_experiments_share_their_trials():
@@ -68,7 +68,7 @@ def test_images_are_means_of_squares_with_labels_in_the_order_of_the_classes():
 
 def test_an_unknown_problem_is_refused():
     with pytest.raises(ValueError, match="problem must be one of"):
-        study.real_features(BASE | {"problem": "svhn"}, torch.Generator())
+        study.trial(BASE | {"problem": "svhn"}, torch.Generator())
 
 
 def test_an_attack_that_never_succeeds_agrees_with_no_row():

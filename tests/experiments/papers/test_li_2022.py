@@ -8,17 +8,19 @@ from PIL import Image
 
 from extremal import data, measure, models
 from extremal.experiments import get
-from extremal.experiments.papers.li_2022 import overfitting_trial as overfitting
-from extremal.experiments.papers.li_2022 import separation_trial as study
+from extremal.experiments.papers.li_2022 import robust_overfitting as overfitting
+from extremal.experiments.papers.li_2022 import separation_of_images as study
 from extremal.experiments.papers.li_2022 import smallest_width_trial as smallest_width
-from extremal.experiments.papers.li_2022.cover_networks import covered
-from extremal.experiments.papers.li_2022.memorisation_trial import (
+from extremal.experiments.papers.li_2022.robust_memorisation import (
     cornered,
     interval_margins,
-    memorisation,
     steepest,
 )
-from extremal.experiments.papers.li_2022.separation_trial import separation
+from extremal.experiments.papers.li_2022.robust_memorisation import (
+    trial as memorisation,
+)
+from extremal.experiments.papers.li_2022.separation_of_images import trial as separation
+from extremal.experiments.papers.li_2022.smallest_width_trial import covered
 
 
 def generator(seed=0):
@@ -143,7 +145,7 @@ def test_a_width_that_is_not_reached_is_told(monkeypatch):
 
     monkeypatch.setattr(smallest_width, "_error", error)
     params = first("generalisation", widths=[1, 4, 16])
-    numbers = smallest_width.smallest_width(params, generator()).numbers
+    numbers = smallest_width.trial(params, generator()).numbers
     assert numbers["clean_width"] == [4.0] * 3
     assert numbers["robust_width"] == [4.0, None, None]
     assert numbers["censored"] == [0.0, 1.0, 1.0]
@@ -166,7 +168,7 @@ def test_a_cover_reaches_fresh_points_and_proves_them():
 
 
 def test_a_cover_that_is_never_whole_says_so(monkeypatch):
-    monkeypatch.setattr("extremal.experiments.papers.li_2022.cover_networks._MOST", 100)
+    monkeypatch.setattr("extremal.experiments.papers.li_2022.smallest_width_trial._MOST", 100)
     params = first("generalisation", cover_batch=50, cover_reach=0.02)
     source = data.ManifoldCells("torus", 2, 4, generator=generator())
     assert covered(params, source, generator()).coverage < 0.95

@@ -8,7 +8,7 @@ from extremal.attack import accuracy_curve
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import BracketViolation
 from extremal.experiments.papers.min_vidal_2024 import mnist_trial as images
-from extremal.experiments.papers.shared import robust
+from extremal.experiments.papers.shared import robust_numbers as robust
 from extremal.models import average_classifier, subclass_classifier
 
 MIXTURE = OrthonormalMixture(12, 3, 2, spread=0.1)

@@ -10,7 +10,7 @@ from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import BracketViolation
 from extremal.experiments import get
 from extremal.experiments.papers.min_vidal_2025 import network_comparison_trial as comparison
-from extremal.experiments.papers.min_vidal_2025.compared_networks import (
+from extremal.experiments.papers.min_vidal_2025.network_comparison_trial import (
     NETWORKS,
     narrowed,
     network,
@@ -120,7 +120,7 @@ def test_without_noise_the_radius_is_half_the_distance_of_centres(name, minimal,
 def test_robust_accuracy_falls_with_the_radius_and_certificates_stay_below():
     params = dict(get("min-vidal-2025/figure-2").trials("smoke")[0].params)
     params |= {"network": "relu", "certified_points": 4, "steps": 200}  # all that are attacked
-    numbers = comparison.comparison(params, generator()).numbers
+    numbers = comparison.trial(params, generator()).numbers
     curve = numbers["robust_accuracy"]
     assert curve == sorted(curve, reverse=True)
     assert numbers["half_radius_certified"] <= numbers["half_radius"] * (1 + 1e-6)
@@ -137,4 +137,4 @@ def test_a_certificate_above_an_attack_is_an_error(monkeypatch):
     params |= {"network": "relu", "certified_points": 3, "steps": 100}
     monkeypatch.setattr(comparison.certify, "certificate", lambda *args, **kwargs: Wrong())
     with pytest.raises(BracketViolation, match="relu"):
-        comparison.comparison(params, generator())
+        comparison.trial(params, generator())

@@ -29,12 +29,12 @@ def generator():
 
 @pytest.fixture(scope="module")
 def standard():
-    return study.patches(BASE | {"training": "standard"}, generator()).numbers
+    return study.figure_3_trial(BASE | {"training": "standard"}, generator()).numbers
 
 
 @pytest.fixture(scope="module")
 def adversarial():
-    return study.window(BASE | {"training": "adversarial"}, generator()).numbers
+    return study.transition_trial(BASE | {"training": "adversarial"}, generator()).numbers
 
 
 def test_standard_training_learns_what_an_attack_turns(standard):
@@ -64,16 +64,16 @@ def test_a_network_that_is_right_before_training_shows_no_phase(monkeypatch):
     """Right and broken at the start alone, robust in the end: no phase I."""
     lists = {"epoch": [0, 2], "clean": [1.0, 1.0], "robust": [0.0, 0.95]}
     numbers = {**lists, "by_trained_attack": [1.0, 1.0], "phase_one": 1.0, "phase_two": 1.0}
-    monkeypatch.setattr(study, "patches", lambda *_: Outcome(numbers))
-    found = study.window(BASE, generator()).numbers
+    monkeypatch.setattr(study, "figure_3_trial", lambda *_: Outcome(numbers))
+    found = study.transition_trial(BASE, generator()).numbers
     assert (found["phase_one"], found["both_phases"], found["transition"]) == (0.0, 0.0, 2.0)
     assert (found["predicted"], found["agrees"], found["never"]) == (1.0, 0.0, 1.0)
 
 
 def test_epochs_to_record_also_come_beside_the_others_and_within_the_training():
     small = BASE | {"epochs": 4, "recorded_every": 2, "train_each": 2, "training": "adversarial"}
-    plain = study.patches(small, generator()).numbers
-    also = study.patches(small | {"recorded_also": [1, 2, 3, 10]}, generator()).numbers
+    plain = study.figure_3_trial(small, generator()).numbers
+    also = study.figure_3_trial(small | {"recorded_also": [1, 2, 3, 10]}, generator()).numbers
     assert plain["epoch"] == [0, 2, 4]
     assert also["epoch"] == [0, 1, 2, 3, 4]
     assert also["robust_correlation"] == plain["robust_correlation"]
@@ -134,4 +134,4 @@ def test_phases_are_read_off_the_curves():
 
 def test_an_unknown_training_is_refused():
     with pytest.raises(ValueError, match="training must be one of"):
-        study.patches(BASE | {"training": "robust"}, generator())
+        study.figure_3_trial(BASE | {"training": "robust"}, generator())

@@ -81,7 +81,7 @@ def _law(text: str, value: str, problem: str) -> Claim:
     return Claim(text, value, 1.0, 0.0, _LAW, where, "below", interval="lead", against=against)
 
 
-experiment = Experiment(
+generalisation = Experiment(
     name="li-2022/generalisation",
     title="Which widths does robust generalisation take?",
     source="Li, Jin, Zhong, Hopcroft & Wang 2022, Theorems 4.3, 5.5 and 5.8",

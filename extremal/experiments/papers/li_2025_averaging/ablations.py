@@ -84,7 +84,7 @@ def _claim(axis: str, at: float) -> Claim:
     return Claim(name, "averages", 1.0, 0.0, _WHAT, where, "above", scales=("paper",))
 
 
-experiment = Experiment(
+ablations = Experiment(
     name="li-2025-averaging/ablations",
     title="When does gradient descent average features?",
     source="Li, Pan, Lyu & Li 2025: what the theorem assumes, varied one by one",

@@ -1,7 +1,6 @@
 """Averaged or decoupled features: one training with coarse or fine labels, and what it learned.
 
-The study behind `li-2025-averaging/figure-1`, `dynamics` and `ablations`, and of the synthetic part
-of `figure-2`.
+For `figure-1`, `dynamics` and `ablations`, and the synthetic part of `figure-2`.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters, OrthogonalClusters
-from extremal.experiments.papers.li_2025_averaging.readings import read, robustness, universal
+from extremal.experiments.papers.li_2025_averaging.binary_reading import read, robustness, universal
 from extremal.experiments.papers.shared.frozen_features import source
 from extremal.experiments.trial import Outcome
 
@@ -50,7 +49,7 @@ class Learned:
         return self.clusters.labels[self.owner]
 
 
-def averaging(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def figure_1_trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: cosines, coefficients with their verdicts, clean and robust accuracy."""
     found = learned(params, generator)
     parts = measure.decompose(found.net.neurons, found.start, found.learn)
@@ -62,18 +61,18 @@ def averaging(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     return Outcome({**numbers, "features": classes}, {"cosines": cosines})
 
 
-def ablation(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def ablation_trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """`averaging`, and the attacked radius over sqrt(d/k).
 
     That is the scale of orthogonal features of one length; "over_averaged" has that of any.
     """
-    found = averaging(params, generator)
+    found = figure_1_trial(params, generator)
     clusters = params["positive"] + params["negative"]
     over = found.numbers["half_radius"] / theory.averaging_scale(params["dim"], clusters)
     return Outcome({**found.numbers, "over_scale": over})
 
 
-def dynamics(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def dynamics_trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Coefficients on features along training: own ones, those of the class, foreign ones, noise.
 
     Means over neurons, and extremes of the own class's and of the other's; in units of 1/sqrt(d),

@@ -203,7 +203,7 @@ def _near(both: str, one: str) -> Claim:
     )
 
 
-experiment = Experiment(
+figure_2 = Experiment(
     name="li-2025-averaging/figure-2",
     title="Robust accuracy with coarse and with fine labels",
     source="Li, Pan, Lyu & Li 2025, Figure 2 of the talk, and the authors' synthetic data",

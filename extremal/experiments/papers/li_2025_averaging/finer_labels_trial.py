@@ -1,7 +1,4 @@
-"""Do finer labels make networks robust? Coarse and fine labels on one problem, read alike.
-
-The study behind `li-2025-averaging/figure-2`.
-"""
+"""Do finer labels make networks robust? Coarse and fine labels on one problem, read alike."""
 
 from __future__ import annotations
 
@@ -16,11 +13,10 @@ from torch import Tensor, nn
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, check_bracket, evaluate
-from extremal.experiments.papers.li_2025_averaging.averaging_trial import averaging
-from extremal.experiments.papers.li_2025_averaging.readings import certified_numbers, read
+from extremal.experiments.papers.li_2025_averaging.averaging_trial import figure_1_trial
+from extremal.experiments.papers.li_2025_averaging.binary_reading import certified_numbers, read
 from extremal.experiments.papers.open_questions.depth_trial import SHAPES
-from extremal.experiments.papers.open_questions.longer_attacks import longer
-from extremal.experiments.papers.shared.robust import area
+from extremal.experiments.papers.shared.robust_numbers import area, longer
 from extremal.experiments.trial import Outcome
 
 SIDES = {  # which classes are positive
@@ -29,7 +25,7 @@ SIDES = {  # which classes are positive
 }
 
 
-def finer(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One network as a binary classifier, trained with `labels`, and its robust accuracy.
 
     "synthetic" is the study of clusters with its published attack beside the strongest; other
@@ -37,7 +33,7 @@ def finer(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """
     if params["problem"] != "synthetic":
         return _images(params, generator)
-    found = averaging(params, generator)
+    found = figure_1_trial(params, generator)
     radii = found.numbers["radius"]
     numbers = {**found.numbers, "area": area(radii, found.numbers["attacked"])}
     numbers |= _published(params, radii, numbers["overstepped"])

@@ -1,6 +1,6 @@
 """Robust and non-robust features of images: pictures of them, who learns them, who they fool.
 
-The study behind `li-li-2025/features`, `table-2` and `real-dynamics`, which share their trials.
+`li-li-2025/table-2`, `features` and `real-dynamics` share these trials.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32)}
 Nets = dict[str, models.ConvPReLU]
 
 
-def real_features(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Two guides give pictures and attacks; two other networks learn, are read and attacked.
 
     Guides and the networks under study differ in their starts and batches, so that an attack led by

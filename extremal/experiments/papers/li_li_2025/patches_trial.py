@@ -1,7 +1,4 @@
-"""Standard and adversarial training on patches: which features are learned, and when.
-
-The study behind `li-li-2025/figure-3` and `transition`.
-"""
+"""Standard and adversarial training on patches: which features are learned, and when."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ CURVES = ("epoch", "clean", "robust", "by_trained_attack")  # what tells the pha
 _PERFECT, _BROKEN, _ROBUST = 0.999, 0.05, 0.9  # accuracies that tell the phases apart
 
 
-def patches(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def figure_3_trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: correlations with both kinds of features, clean and robust accuracy, phases.
 
     `phase_one` counts the epochs, among those recorded, at which clean accuracy is perfect and the
@@ -46,14 +43,14 @@ def patches(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     return Outcome({**curves, **_phases(curves), **_end(net, test, source, params, generator)})
 
 
-def window(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def transition_trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """`patches`, and whether both phases came as the three inequalities of the window say.
 
     The network before its first step may be right by chance, and shows no phase. `never` is 1 where
     they did not come, so that its mean is how often "never" is right. `edge` is 1 where an
     inequality is an equality, so that the window says neither.
     """
-    found = dict(patches(params, generator).numbers)
+    found = dict(figure_3_trial(params, generator).numbers)
     found |= _phases({name: found[name][1:] for name in CURVES})
     predicted = theory.patch_window(
         params["robust"],

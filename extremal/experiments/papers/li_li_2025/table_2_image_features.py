@@ -1,8 +1,12 @@
-"""Table 2: targeted attacks through robust and non-robust features of images."""
+"""Table 2: targeted attacks through robust and non-robust features of images.
+
+The same trials give pictures of such features, by inverting representations (`features`), and which
+of them networks read along both trainings (`real-dynamics`).
+"""
 
 from typing import Any
 
-from extremal.experiments import Claim, Experiment, Line, Setting
+from extremal.experiments import Claim, Experiment, Line, Pictures, Setting
 
 STUDY = "extremal.experiments.studies.real_features:real_features"
 
@@ -104,7 +108,7 @@ def _bars(kind: str) -> Line:
     )
 
 
-experiment = Experiment(
+table_2 = Experiment(
     name="li-li-2025/table-2",
     title="Which features do targeted attacks need?",
     source="Li & Li 2025, Table 2 of the talk",
@@ -164,5 +168,139 @@ experiment = Experiment(
         "RF-PGD and NRF-PGD minimise ||G(X') - G(Z)|| within the l-inf ball around X, Z a random "
         "training image of the target class, G the representation of a network that is not the "
         f"one attacked: the choice is ours. {NOTES}"
+    ),
+)
+
+
+_CONVERGED = "ours: without it a picture shows the search and not the features; the limit is ours"
+_OWN = "ours: how much of an image is in the picture of its features"
+_ILYAS = "the talk's pictures, after Ilyas et al. 2019: robust features look like the image"
+_GAPS = {
+    "robust_features gaps": "robust features",
+    "non_robust_features gaps": "non-robust features",
+}
+
+features = Experiment(
+    name="li-li-2025/features",
+    title="What networks keep of an image",
+    source="Li & Li 2025, robust and non-robust features in the talk",
+    study=STUDY,
+    settings=IMAGES,
+    quick=QUICK,
+    smoke=SMOKE,
+    axes=(),
+    columns=2,
+    panels=(
+        Pictures(
+            "Images and their features",
+            {
+                "original": "image",
+                "robust_features": "robust",
+                "non_robust_features": "non-robust",
+            },
+        ),
+        Line(
+            "Convergence of the inversion",
+            "inversion_step",
+            tuple(_GAPS),
+            "step",
+            "‖G(X′) − G(X)‖ / ‖G(X)‖, median",
+            labels=_GAPS,
+            log="y",
+        ),
+    ),
+    claims=(
+        *(
+            Claim(
+                f"{text}: share that converged",
+                f"{name} converged",
+                0.8,
+                0.0,
+                _CONVERGED,
+                rule="above",
+            )
+            for name, text in (("robust_features", "robust"), ("non_robust_features", "non-robust"))
+        ),
+        *(
+            Claim(
+                f"cosine with the image, {text}",
+                f"{name} likeness",
+                None,
+                0.0,
+                _OWN,
+                rule="reported",
+            )
+            for name, text in (("robust_features", "robust"), ("non_robust_features", "non-robust"))
+        ),
+        Claim(
+            "cosine with the image, robust minus non-robust",
+            "likeness_gain",
+            0.0,
+            0.0,
+            _ILYAS,
+            rule="above",
+        ),
+    ),
+    notes=(
+        "Each picture X' minimises ||G(X') - G(X)|| from noise in the box of pixels, G the network "
+        "without its last layer; converged is a gap of at most a twentieth of ||G(X)||. Cosines "
+        f"are of images without their mean. {NOTES}"
+    ),
+)
+
+
+_SOURCE = "the talk's experiments on real images, as a pattern; the measure is ours"
+_READ = {
+    "clean": "test images",
+    "robust": "test images under all attacks",
+    "robust_features": "pictures of robust features",
+    "non_robust_features": "pictures of non-robust features",
+}
+
+
+def _panel(kind: str) -> Line:
+    return Line(
+        f"{kind.capitalize()} training",
+        "epoch",
+        tuple(f"{kind}_{name}" for name in _READ),
+        "epoch",
+        "accuracy",
+        labels={f"{kind}_{name}": label for name, label in _READ.items()},
+        styles={f"{kind}_robust": "dashed"},
+    )
+
+
+real_dynamics = Experiment(
+    name="li-li-2025/real-dynamics",
+    title="Which features of images does training learn, and when?",
+    source="Li & Li 2025, the talk's experiments on real images",
+    study=STUDY,
+    settings=IMAGES,
+    quick=QUICK,
+    smoke=SMOKE,
+    axes=(),
+    columns=2,
+    panels=(_panel("standard"), _panel("adversarial")),
+    claims=tuple(
+        Claim(f"{text}, accuracy", name, 0.0, 0.0, _SOURCE, rule="above")
+        for text, name in (
+            (
+                "adversarial network: robust over non-robust pictures",
+                "adversarial: robust over non-robust",
+            ),
+            (
+                "non-robust pictures: standard over adversarial network",
+                "non-robust: standard over adversarial",
+            ),
+            (
+                "robust pictures: adversarial over standard network",
+                "robust: adversarial over standard",
+            ),
+        )
+    ),
+    notes=(
+        "Pictures of features are found by inverting the representations of two other networks "
+        "(see `features`); a network that reads them, with the label of the image that they are "
+        f"of, has learned such features. {NOTES}"
     ),
 )

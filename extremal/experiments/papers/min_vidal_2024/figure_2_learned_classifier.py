@@ -1,4 +1,8 @@
-"""Figure 2: ReLU neurons learn class averages, pReLU neurons subclass centres."""
+"""Figures 2 and 5: ReLU neurons learn class averages, pReLU neurons subclass centres.
+
+Figure 5 is Figure 2 with K = 20 subclasses. `flow-fidelity` asks whether our gradient flow is the
+paper's SGD, and the demo is the headline result in about a minute, with no download.
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -46,7 +50,7 @@ def _at_paper_size(claim: Claim) -> Claim:
     return replace(claim, scales=("paper",))
 
 
-experiment = Experiment(
+figure_2 = Experiment(
     name="min-vidal-2024/figure-2",
     title="Figure 2: which classifier small-initialisation training learns (K = 10)",
     source="Min & Vidal 2024, Figure 2 and Section 5.1",
@@ -177,4 +181,134 @@ experiment = Experiment(
         "dominant neurons, which carry 99 % of all contributions, weighted by theirs. The distance "
         "is ours; Algorithm 1's value is stored beside it where spread is 0.1."
     ),
+)
+
+
+figure_5 = replace(
+    figure_2,
+    name="min-vidal-2024/figure-5",
+    title="Figure 5: which classifier small-initialisation training learns (K = 20)",
+    source="Min & Vidal 2024, Figure 5 and Appendix A.2",
+    settings={
+        **figure_2.settings,
+        "positive": Setting(8, "S", "K1, Appendix A.2"),
+        "negative": Setting(12, "S", "K - K1, Appendix A.2"),
+        "radii": replace(figure_2.settings["radii"], value=radii(8, 12)),
+    },
+    quick={**figure_2.quick, "flow_time": 2000.0},
+    smoke={**figure_2.smoke, "positive": 2, "negative": 3},
+)
+
+
+_FIDELITY_SETTINGS = {
+    "spread": (0.1, "the network of the paper's panels b-e"),
+    "seeds": (5, "the same data and first weights for both trainings"),
+    "training": (["sgd", "flow"], "the paper's SGD, and gradient flow for the same time"),
+    "attacked_points": (500, "of the test points, each seed"),
+    "recorded": (13, "times at which the loss is kept"),
+    "algorithm_1_starts": (0, "not run here"),
+    "algorithm_1_steps": (500, "not run here"),
+    "pgd_steps": (0, "PGD alone is not run here"),
+    "radii": (
+        [0.0, 0.2, 0.25, 0.275, 0.3, 0.325, 0.35, 0.4, 0.5, 0.6, 0.65, 0.675, 0.7, 0.725, 0.75],
+        "closer where accuracy falls",
+    ),
+}
+_QUANTITIES = {
+    "dist(f, F)": "distance",
+    "loss at the end": "loss",
+    "mean cosine of dominant neurons": "mean_cosine",
+    "lowest cosine of dominant neurons": "lowest_cosine",
+    "radius where accuracy is 1/2": "half_radius",
+}
+
+
+def _as_sgd(p: float, quantity: str, value: str) -> Claim:
+    return Claim(
+        f"p = {p:g}: {quantity}",
+        value,
+        {"p": p, "training": "sgd"},
+        0.0,
+        "our 5 runs of the paper's SGD: their mean and spread",
+        {"p": p, "training": "flow"},
+    )
+
+
+def _panels(p: float) -> tuple[Line, Line]:
+    by, where, at = "training", {"p": p}, f"p = {p:g}"
+    return (
+        Line(f"{at}: loss", "times", ("losses",), "flow time", "loss", by, where, log="xy"),
+        Line(f"{at}: attacked", "radius", ("robust_accuracy",), "radius", "accuracy", by, where),
+    )
+
+
+_small = {"spread": 0.1, "training": ["sgd", "flow"], "recorded": 13}
+flow_fidelity = replace(
+    figure_2,
+    name="min-vidal-2024/flow-fidelity",
+    title="Gradient flow beside the paper's SGD: the same networks?",
+    source="ours, after Min & Vidal 2024, Section 5.1",
+    version=3,
+    settings={
+        **{name: setting for name, setting in figure_2.settings.items() if name != "bracket"},
+        **{name: Setting(value, "O", note) for name, (value, note) in _FIDELITY_SETTINGS.items()},
+    },
+    quick={
+        **{key: v for key, v in figure_2.quick.items() if not key.startswith("algorithm")},
+        **_small,
+        "seeds": 5,
+        "pgd_steps": 0,
+    },
+    smoke={
+        **{key: v for key, v in figure_2.smoke.items() if not key.startswith("algorithm")},
+        **_small,
+        "pgd_steps": 0,
+    },
+    axes=("p", "training"),
+    columns=2,
+    panels=_panels(1.0) + _panels(3.0),
+    claims=tuple(
+        _as_sgd(p, quantity, value) for p in (1.0, 3.0) for quantity, value in _QUANTITIES.items()
+    ),
+    notes=(
+        "A row agrees where the mean over the flow's runs lies within the range of the SGD runs. "
+        "Data and first weights are the same for both trainings of a seed."
+    ),
+)
+
+
+_DEMO_SETTINGS = {
+    "dim": 200,
+    "spread": [0.1],
+    "seeds": 1,
+    "width": 300,
+    "train_points": 2000,
+    "training": "sgd",
+    "flow_time": 1000.0,
+    "test_points": 500,
+    "attacked_points": 500,
+    "recorded": 30,
+    "radii": [round(0.05 * i, 2) for i in range(23)],
+    "algorithm_1_starts": 100,
+    "algorithm_1_steps": 500,
+    "neurons_p1": 100,
+    "neurons_p3": 30,
+}
+
+demo = replace(
+    figure_2,
+    name="demo",
+    title="ReLU neurons learn class averages and break; pReLU neurons learn centres and hold",
+    source="after Min & Vidal 2024, Figure 2, at a size for a minute",
+    settings={
+        **figure_2.settings,
+        **{
+            name: Setting(value, "O", f"the paper's: {figure_2.settings[name].value}")
+            for name, value in _DEMO_SETTINGS.items()
+        },
+    },
+    panels=figure_2.panels[3:],
+    quick={},
+    smoke=figure_2.smoke,
+    columns=3,
 )

@@ -1,6 +1,6 @@
 """Train on the mixture from a small initialisation, and see which classifier was learned.
 
-The study behind Figures 2 and 5 of Min & Vidal 2024 and behind the demo.
+What a trial of Figures 2 and 5, of `flow-fidelity` and of the demo computes.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from torch import Tensor
 
 from extremal import attack, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.papers.shared.robust import share
-from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius
+from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius, share
 from extremal.experiments.trial import Outcome
 
 
-def conjecture(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: distance to the predicted classifier, alignment, robust accuracy.
 
     The alignment panels and the attacks are computed where `spread` equals `detail_spread`, as in

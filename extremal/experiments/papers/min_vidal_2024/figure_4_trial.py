@@ -1,7 +1,4 @@
-"""Train on features of a frozen network, with classes grouped, and see how robust it is.
-
-The study behind Figure 4 of Min & Vidal 2024, on its data and on others.
-"""
+"""Train on features of a frozen network, with classes grouped, and see how robust it is (Figure 4)."""
 
 from __future__ import annotations
 
@@ -16,11 +13,11 @@ from extremal import _check, measure, models
 from extremal.data import Dataset
 from extremal.experiments.papers.shared.frozen_features import source
 from extremal.experiments.papers.shared.image_training import trained
-from extremal.experiments.papers.shared.robust import area, three_ways
+from extremal.experiments.papers.shared.robust_numbers import area, three_ways
 from extremal.experiments.trial import Outcome
 
 
-def features(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training on grouped classes: learning curves, stable rank, robust accuracy.
 
     The generator draws the split first, so that trials of one seed share it for every p.

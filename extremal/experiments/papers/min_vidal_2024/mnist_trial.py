@@ -1,7 +1,4 @@
-"""Train a pReLU network on images, and see how robust it is.
-
-The study behind Figures 3 and 6 and Table 1 of Min & Vidal 2024.
-"""
+"""Train a pReLU network on images, and see how robust it is (Figures 3 and 6, Table 1)."""
 
 from __future__ import annotations
 
@@ -15,14 +12,14 @@ from torch import Tensor
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
 from extremal.experiments.papers.shared.image_training import trained
-from extremal.experiments.papers.shared.robust import area, three_ways
+from extremal.experiments.papers.shared.robust_numbers import area, three_ways
 from extremal.experiments.trial import Outcome
 
 _CLASSES = 10  # of every data set here
 _LABELS = {"class": torch.arange(_CLASSES), "parity": torch.arange(_CLASSES) % 2}
 
 
-def images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: learning curves, the hidden layer's stable rank, robust accuracy three ways.
 
     Certificates, and the official test set where the published split is another, are of the

@@ -58,7 +58,7 @@ def _least(
     return Claim(name, value, _unavoidable, 0.05, _POSSIBLE, where, "above", scales)
 
 
-experiment = Experiment(
+theorem = Experiment(
     name="min-vidal-2025/theorem",
     title="The flow learns F^(p), robust to almost sqrt(2)/2, which cannot be beaten",
     source="Min & Vidal 2025, poster: theorems",

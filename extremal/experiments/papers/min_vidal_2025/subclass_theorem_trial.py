@@ -1,7 +1,4 @@
-"""F^(p) beside the Bayes classifier, the theorem's bound, and a network trained by the flow.
-
-The study behind `min-vidal-2025/theorem`.
-"""
+"""F^(p) beside the Bayes classifier, the theorem's bound, and a network trained by the flow."""
 
 from __future__ import annotations
 
@@ -14,14 +11,13 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments.papers.shared.robust import share
-from extremal.experiments.papers.shared.strongest import both_sides, strongest
+from extremal.experiments.papers.shared.robust_numbers import both_sides, share, strongest
 from extremal.experiments.trial import Outcome
 
 _RARE = 1e-6  # the probability at which sampling no longer explains it
 
 
-def optimal(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """F^(p) at one spread: agreement with Bayes, radii, the bound; where p is trained also f and F.
 
     Errors are those at sqrt(2)/2, where no classifier can have less than min(K1, K2)/K. For p > 2

@@ -115,7 +115,7 @@ def _at_least(text: str, value: str, least: float, source: str, problem: str) ->
     return Claim(f"{problem}: {text}", value, least, 0.0, source, where, "above", ("paper",))
 
 
-experiment = Experiment(
+depth = Experiment(
     name="open-questions/depth",
     title="Does pReLU make deeper networks robust?",
     source="open question: summary of Min & Vidal 2024, open question 2, next check 2",

@@ -1,7 +1,4 @@
-"""Does pReLU help deeper networks? Dense and convolutional ones beside their ReLU twins.
-
-The study behind `open-questions/depth`.
-"""
+"""Does pReLU help deeper networks? Dense and convolutional ones beside their ReLU twins."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from torch import nn
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import evaluate
-from extremal.experiments.papers.open_questions.longer_attacks import longer
-from extremal.experiments.papers.shared.robust import area
+from extremal.experiments.papers.shared.robust_numbers import area, longer
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
@@ -23,7 +19,7 @@ NETWORKS = ("shallow", "dense", "conv")
 SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
 
 
-def depth(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training by Adam, and the smallest radius that all attacks find for each test point.
 
     `robust_accuracy` is at `radius`, on the first `attacked_points`, in the problem's own units

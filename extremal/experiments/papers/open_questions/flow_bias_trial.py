@@ -1,7 +1,4 @@
-"""What gradient flow on the mixture learns: directions, radii, and how long it takes.
-
-The study behind `open-questions/p-sweep` and `open-questions/initialisation`.
-"""
+"""What gradient flow on the mixture learns: directions, radii, and how long it takes."""
 
 from __future__ import annotations
 
@@ -14,14 +11,14 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import OrthonormalMixture
-from extremal.experiments.papers.shared.strongest import both_sides
+from extremal.experiments.papers.shared.robust_numbers import both_sides
 from extremal.experiments.trial import Outcome
 
 _ALIGNED = 0.9  # of a direction's length within the span of the centres
 _ONSET, _STALLED = 0.9, 0.1  # of the first loss: where it starts to fall, and where it should end
 
 
-def learned(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
+def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow: directions, missed centres, radii from both sides, accuracy, times.
 
     One seed gives the same data, the same test points and the same initial weights, up to their

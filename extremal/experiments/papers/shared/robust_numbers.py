@@ -1,17 +1,22 @@
-"""Robust accuracy against radius from both sides, as numbers that a trial keeps."""
+"""How robust a network is, as numbers that a trial keeps: radii from both sides, accuracies by radius.
+
+On the mixture attacks also try the rays that its centres suggest. On images accuracy is given three
+ways: under APGD-CE alone, under the strongest attack, and certified.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from extremal import attack, certify
-from extremal.data import Dataset
-from extremal.evaluate import check_bracket
-from extremal.experiments.papers.shared.robust import share
+from extremal import attack, certify, measure, models
+from extremal.data import Dataset, OrthonormalMixture
+from extremal.evaluate import Robustness, check_bracket, evaluate
 
 _LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
 
@@ -83,3 +88,187 @@ def half_radius(radii: list[float], accuracy: list[float]) -> float:
             share = (accuracy[i - 1] - 0.5) / (accuracy[i - 1] - accuracy[i])
             return radii[i - 1] + share * (radii[i] - radii[i - 1])
     return float("inf")
+
+
+_FAR = 2.0  # length of the first rays, where nothing shorter is known
+_PASSES = ((0.0, 0.05), (0.8, 0.01), (0.99, 0.0005))  # of the rays: first share, and step
+_SHARES = 20
+
+
+def strongest(
+    net: nn.Module, data: Dataset, generator: torch.Generator, rays: Sequence[Tensor] = ()
+) -> attack.AttackResult:
+    """The smallest perturbation found for each point of a mixture's data.
+
+    `attack.minimal`; then `rays` (n, dim), such as what broke another classifier, and those from
+    each own centre to each opposing one, searched ever more finely. For p >= 5 gradients toward far
+    neurons vanish so fast that attacks which follow them end at places where several opposing
+    centres share the way, up to a quarter too far.
+    """
+    mixture, group = data.source, data.group
+    assert isinstance(mixture, OrthonormalMixture)
+    assert group is not None
+    found = attack.minimal(net, data.x, data.y, generator=generator)
+    for first, step in _PASSES:
+        ball = attack.Ball("l2", found.radius.clamp(max=_FAR))
+        shares = [first + step * i for i in range(1, _SHARES + 1)]
+        ways = chain(rays, attack.center_directions(mixture, group, dtype=data.x.dtype))
+        tried = attack.ray_attack(net, data.x, data.y, ways, ball, fractions=shares, name="rays")
+        found = attack.worst([found, tried])
+    return found
+
+
+def both_sides(
+    net: nn.Module,
+    data: Dataset,
+    generator: torch.Generator,
+    certified: int | None = None,
+    rays: Sequence[Tensor] = (),
+) -> Bracket:
+    """Each point's attacked radius, and the certified one of the first `certified`, or of all."""
+    found = strongest(net, data, generator, rays)
+    few = slice(certified)
+    lower = certify.radius(net, data.x[few], data.y[few], attacked=found.x_adv[few])
+    check_bracket(lower, found.radius[few], "l2, on the mixture")
+    return Bracket(found.radius, lower)
+
+
+@dataclass(frozen=True, eq=False)
+class ThreeWays:
+    """Each point's radius as each way has it; the certified ones are of the first points alone.
+
+    0 for a misclassified point, infinite where an attack found nothing at the radii it tried.
+    """
+
+    norm: str
+    radii: list[float]  # ascending, from 0
+    apgd: Tensor  # (n,)
+    attacked: Tensor  # (n,), never above `apgd`
+    certified: Tensor  # (m,), m <= n
+
+    def curves(self) -> dict[str, list[float]]:
+        """Accuracy at each radius by each way, and what attacks leave of the certified points."""
+        few = self.attacked[: len(self.certified)]
+        found = {
+            "apgd": [share(self.apgd > radius) for radius in self.radii],
+            "attacked": [share(self.attacked > radius) for radius in self.radii],
+        }
+        if len(self.certified) > 0:
+            right = few > 0
+            held = [share(right & (self.certified >= radius)) for radius in self.radii]
+            found |= {"certified": held, "attacked_few": [share(few > r) for r in self.radii]}
+        return found
+
+
+def three_ways(
+    net: nn.Module,
+    test: Dataset,
+    radii: Sequence[float],
+    *,
+    norm: str,
+    steps: int,
+    certified: int,
+    generator: torch.Generator,
+) -> ThreeWays:
+    """Attack `test` within its box at each radius > 0, and certify its first `certified` points.
+
+    APGD-CE takes `steps` steps from one random start, as in Min & Vidal 2024; the strongest attack
+    meets what it leaves standing. Certificates are tight in l2, where the box is left out of
+    account; in linf and l1 they are linear bounds within the box. A point that breaks within its
+    certified radius is a `BracketViolation`.
+    """
+    wanted = sorted({0.0, *radii})
+    tried = wanted[1:]
+
+    def apgd_ce(
+        net: nn.Module, data: Dataset, ball: attack.Ball, generator: torch.Generator
+    ) -> attack.AttackResult:
+        return attack.apgd(
+            net,
+            data.x,
+            data.y,
+            ball=ball,
+            objective="cross-entropy",
+            start="random",
+            steps=steps,
+            generator=generator,
+        )
+
+    alone = attack.accuracy_curve(
+        net, test, tried, norm=norm, attack=apgd_ce, generator=generator
+    ).radius
+    alone = torch.where(measure.correct(net, test), alone, 0.0)
+    worst = _strongest(net, test, tried, norm, alone, generator)
+    lower = worst[:0]
+    if certified > 0:
+        few = test.take(slice(certified))
+        effort: Any = "tight" if norm == "l2" else "fast"
+        lower = certify.certificate(net, few.x, few.y, norm=norm, box=few.box, effort=effort).radius
+    check_bracket(lower, worst[: len(lower)], f"{norm}, of a trained network")
+    return ThreeWays(norm, wanted, alone, worst, lower)
+
+
+def _strongest(
+    net: nn.Module,
+    test: Dataset,
+    radii: Sequence[float],
+    norm: str,
+    known: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
+    """The radii (n,) at which points break under all attacks, given those already `known`."""
+    smallest = known.clone()
+    for radius in radii:
+        rows = torch.nonzero(smallest > radius).squeeze(1)
+        if len(rows) == 0:
+            break
+        found = attack.run(
+            net,
+            test.x[rows],
+            test.y[rows],
+            norm=norm,
+            radius=radius,
+            box=test.box,
+            generator=generator,
+        )
+        # The re-check's slack may leave a norm above the radius by a share of 1e-5.
+        reached = torch.where(found.success, found.radius.clamp(max=radius), torch.inf)
+        smallest[rows] = torch.minimum(smallest[rows], reached)
+    return smallest
+
+
+def area(places: Sequence[float], values: Sequence[float]) -> float:
+    """The mean of a curve that is linear between its points, over all of their range."""
+    x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
+    return float(torch.trapezoid(y, x) / (x[-1] - x[0]))
+
+
+def share(mask: Tensor) -> float:
+    """The share of entries that are set."""
+    return float(mask.double().mean())
+
+
+def longer(
+    net: nn.Module,
+    test: Dataset,
+    found: Robustness,
+    radii: list[float],
+    count: int,
+    generator: torch.Generator,
+) -> dict[str, Any]:
+    """What 100 steps of each attack find on the first points, beside the radii already `found`.
+
+    "longer_share" is the sum of the smaller radii, none beyond the last of `radii`, as a share of
+    those found: 1 where the longer attacks gain nothing. Every third radius is looked at. Of deep
+    networks alone: `evaluate` has one number of steps for shallow ones.
+    """
+    if count == 0 or models.is_shallow(net):
+        return {}
+    part = test.take(slice(count))
+    known = found.upper[: len(part)].clamp(max=radii[-1])
+    tight = evaluate(
+        net, part, radii=radii[1::3], effort="tight", certify=False, generator=generator
+    )
+    shorter = float(known.sum())
+    total = float(tight.upper.minimum(known).sum())
+    return {"longer_share": total / shorter if shorter > 0 else 1.0}

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from extremal import _check, attack, certify, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import check_bracket
-from extremal.experiments.papers.shared.robust import share
-from extremal.experiments.papers.shared.robust_numbers import half_radius
+from extremal.experiments.papers.shared.robust_numbers import half_radius, share
 from extremal.train.inner_attack import input_gradient
 
 _STEPS = 7  # of the published attack
