@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from extremal._check import choice, integer, require
@@ -18,12 +18,12 @@ Scale = Literal["smoke", "quick", "paper"]
 """How large a run is: seconds, minutes, or the paper's own sizes."""
 SCALES: tuple[Scale, ...] = ("smoke", "quick", "paper")
 """All scales, from small to large."""
-MARKS = {
+PROVENANCE = {
     "S": "stated in the source",
     "A": "found in the authors' published code or result files",
     "O": "ours, or from where the note says",
 }
-"""What the marks of settings mean."""
+"""What the letters of a setting's provenance mean."""
 Settings = Mapping[str, Any]
 """Values of settings by their names."""
 Rule = Literal["near", "below", "above", "over", "reported"]
@@ -35,7 +35,7 @@ class Setting:
     """A value at paper scale, and where it comes from: S stated, A authors' files, O ours."""
 
     value: Any
-    mark: Literal["S", "A", "O"]
+    provenance: Literal["S", "A", "O"]
     note: str = ""
 
 
@@ -56,8 +56,8 @@ class Claim:
     1, the interval that holds the probability of 1 with 95 % confidence (Wilson 1927).
 
     With `interval` "exponential" or "power" ours is a slope with its 95 % interval, fitted to the
-    points (`against`, value) of all matching trials together (`experiments.fit`): doublings of the
-    value for each step of `against`, or the exponent of a power law. Both may be lists of one
+    points (`against`, value) of all matching trials together (`experiments.verdicts`): doublings of
+    the value for each step of `against`, or the exponent of a power law. Both may be lists of one
     length; `against` may be a parameter. A value of null, which could not be measured, is left out.
     "lead" has the residual of the first over that of the second. "below" and "above" judge by the
     interval's ends.
@@ -76,7 +76,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Mark:
+class VerticalLine:
     """A vertical dashed line at a value of x, such as a critical radius."""
 
     at: float | Callable[[Settings], float]
@@ -89,21 +89,22 @@ class Line:
 
     Where `y` is a scalar of each trial, `x` is a parameter (distance against spread). Where `y` is
     a list, `x` is a list of the same length in the numbers (accuracy against radius). One curve for
-    each value of the parameter `by`, and for each name in `y`, of those trials that have it;
+    each value of the parameter `by`, and for each name in `y`, of those trials that have it; where
+    `y` maps names to labels, curves are called by these, and `labels` are of the values of `by`;
     `styles` gives the line style of a value of `by`, or of a name. Where `x` has names, between
     which nothing lies, points that are not `joined` have bars in place of bands.
     """
 
     title: str
     x: str
-    y: tuple[str, ...]
+    y: tuple[str, ...] | Mapping[str, str]
     xlabel: str
     ylabel: str
     by: str | None = None
     where: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     styles: Mapping[str, Literal["solid", "dashed", "dotted"]] = field(default_factory=dict)
-    marks: tuple[Mark, ...] = ()
+    vertical_lines: tuple[VerticalLine, ...] = ()
     log: Literal["", "x", "y", "xy"] = ""
     joined: bool = True
 
@@ -120,7 +121,7 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class Heat:
+class ArrayHeatMap:
     """A colour map of a stored (rows, columns) array, from the first trial that matches `where`.
 
     `columns` names a list of column labels in the trial's numbers.
@@ -137,7 +138,7 @@ class Heat:
 
 
 @dataclass(frozen=True)
-class Diagram:
+class ParameterHeatMap:
     """A colour map over two parameters `x` and `y`: the mean of the number `z` over trials.
 
     Cells where the number `outline` is above one half on average are fenced off from the others,
@@ -157,7 +158,7 @@ class Diagram:
 
 
 @dataclass(frozen=True)
-class Cloud:
+class PointSet:
     """One set of points or arrows of a `Scene`: stored (n, 2) or (n, 3) arrays.
 
     `style` is "points", "rays" (from the origin to each point) or "arrows" (`heads` names the
@@ -176,12 +177,12 @@ class Scene:
     """A drawing in the plane or in space, from the first trial that matches `where`."""
 
     title: str
-    clouds: tuple[Cloud, ...]
+    point_sets: tuple[PointSet, ...]
     where: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Pictures:
+class ImageRows:
     """Rows of small images, from the first trial that matches `where`.
 
     `images` maps the names of stored (n, height, width, channels) arrays, one row each, to what the
@@ -193,7 +194,7 @@ class Pictures:
     where: Mapping[str, Any] = field(default_factory=dict)
 
 
-Panel = Line | Bars | Heat | Diagram | Scene | Pictures
+Panel = Line | Bars | ArrayHeatMap | ParameterHeatMap | Scene | ImageRows
 """One drawing of a figure."""
 
 
@@ -201,17 +202,17 @@ Panel = Line | Bars | Heat | Diagram | Scene | Pictures
 class Movie:
     """An animation of scenes in space, side by side, each of the first trial that matches it.
 
-    A cloud moves if its stored array is (frames, n, 3), and stands still if it is (n, 3). `times`
-    and `loss` name lists of the frames' times and losses, and `turn` the last time of the first of
-    the two `phases`. Rays that move are drawn with length ||w||^`compress`, so that small and large
-    ones are both seen.
+    A point set moves if its stored array is (frames, n, 3), and stands still if it is (n, 3).
+    `times` and `loss` name lists of the frames' times and losses, and `alignment_ends` the last
+    time of the first of the two `phases`. Rays that move are drawn with length ||w||^`compress`, so
+    that small and large ones are both seen.
     """
 
     title: str
     scenes: tuple[Scene, ...]
     times: str
     loss: str
-    turn: str
+    alignment_ends: str
     phases: tuple[str, str]
     compress: float = 1.0
 
@@ -241,6 +242,28 @@ class Experiment:
     version: int = 1  # of the study: raise it when the study computes something else
     movie: Movie | None = None
 
+    def variant(
+        self,
+        name: str,
+        *,
+        settings: Mapping[str, Setting] | None = None,
+        without: tuple[str, ...] = (),
+        **changes: Any,
+    ) -> Experiment:
+        """The same under another name, with some of its settings and fields changed.
+
+        - `settings`: those that differ; ones that the record lacks come last.
+        - `without`: settings to leave out, at every scale.
+        - `changes`: other fields of the record, such as `title`, `source` or `panels`.
+        """
+        unknown = sorted(set(without) - set(self.settings))
+        require(not unknown, f"without of {name}", f"name settings of {self.name}", unknown)
+        kept = {key: value for key, value in self.settings.items() if key not in without}
+        given = {"quick": self.quick, "smoke": self.smoke} | changes
+        for scale in ("quick", "smoke"):
+            given[scale] = {key: each for key, each in given[scale].items() if key not in without}
+        return replace(self, name=name, settings=kept | dict(settings or {}), **given)
+
     def at(self, scale: Scale) -> dict[str, Any]:
         """The settings at a scale, as plain values."""
         choice("scale", scale, SCALES)
@@ -251,13 +274,13 @@ class Experiment:
         return {**values, **overrides}
 
     def provenance(self, scale: Scale) -> list[dict[str, Any]]:
-        """One row a setting: name, value at this scale, mark and note."""
+        """One row a setting: name, value at this scale, provenance and note."""
         values = self.at(scale)
         rows = []
         for name, setting in self.settings.items():
             kept = values[name] == setting.value
             note = setting.note if kept else f"chosen for time; at paper scale {setting.value}"
-            mark = setting.mark if kept else "O"
+            mark = setting.provenance if kept else "O"
             rows.append({"name": name, "value": values[name], "mark": mark, "note": note})
         return rows
 

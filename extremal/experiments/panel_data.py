@@ -11,14 +11,14 @@ import torch
 
 from extremal._check import require
 from extremal.experiments.experiment import (
+    ArrayHeatMap,
     Bars,
-    Diagram,
     Experiment,
-    Heat,
+    ImageRows,
     Line,
     Movie,
     Panel,
-    Pictures,
+    ParameterHeatMap,
     Scale,
     Scene,
     Settings,
@@ -55,7 +55,7 @@ def look_up(name: str, stored: StoredTrial) -> Any:
     return stored.arrays[name].tolist()
 
 
-def spread(values: Sequence[Any]) -> tuple[float, float, float]:
+def mean_and_range(values: Sequence[Any]) -> tuple[float, float, float]:
     """Mean, minimum and maximum; NaN if any value is."""
     floats = [math.nan if value is None else float(value) for value in values]
     if any(math.isnan(value) for value in floats):
@@ -66,7 +66,7 @@ def spread(values: Sequence[Any]) -> tuple[float, float, float]:
     return mean, min(floats), max(floats)
 
 
-def resolve(
+def panel_data(
     panel: Panel,
     trials: Sequence[Trial],
     done: Sequence[StoredTrial],
@@ -87,14 +87,14 @@ def resolve(
             data |= _line(panel, found, settings)
         case Bars():
             data |= _bars(panel, found[0])
-        case Heat():
+        case ArrayHeatMap():
             data |= _heat(panel, found[0])
-        case Diagram():
+        case ParameterHeatMap():
             check_where(panel.title, {panel.x: None, panel.y: None}, trials)
             data |= _diagram(panel, found)
         case Scene():
             data |= _scene(panel, found[0])
-        case Pictures():
+        case ImageRows():
             data |= _pictures(panel, found[0])
     rounded: dict[str, Any] = round_off(data)
     return rounded
@@ -124,7 +124,7 @@ def _line(panel: Line, found: Sequence[StoredTrial], settings: Settings) -> dict
             series.append({"label": label, **_curve(panel.x, name, chosen), "style": style})
     marks = [
         {"at": float(mark.at(settings) if callable(mark.at) else mark.at), "label": mark.label}
-        for mark in panel.marks
+        for mark in panel.vertical_lines
     ]
     axes: dict[str, Any] = {"xlabel": panel.xlabel, "ylabel": panel.ylabel, "log": panel.log}
     if not panel.joined:
@@ -153,7 +153,7 @@ def _curve(x: str, y: str, chosen: Sequence[StoredTrial]) -> dict[str, Any]:
         for value, point in zip(columns, params, strict=True):
             grouped.setdefault(_hashable(point[x]), []).append(value)
         groups = [grouped[_hashable(place)] for place in places]
-    means, lows, highs = zip(*map(spread, groups), strict=True) if groups else ([], [], [])
+    means, lows, highs = zip(*map(mean_and_range, groups), strict=True) if groups else ([], [], [])
     n = min(map(len, groups), default=0)
     return {"x": places, "y": [*means], "low": [*lows], "high": [*highs], "n": n}
 
@@ -164,8 +164,9 @@ def _label(panel: Line, name: str, value: Any) -> str:
     A value that is a name stands for itself.
     """
     parts = []
+    names = panel.y if isinstance(panel.y, Mapping) else panel.labels
     if panel.by is None or len(panel.y) > 1:
-        parts.append(panel.labels.get(name, name))
+        parts.append(names.get(name, name))
     if panel.by is not None:
         short = _short(value)
         itself = short if isinstance(value, str) else f"{panel.by} = {short}"
@@ -185,7 +186,7 @@ def _bars(panel: Bars, stored: StoredTrial) -> dict[str, Any]:
     return {"kind": "bars", "xlabel": panel.xlabel, "ylabel": panel.ylabel, "y": heights}
 
 
-def _heat(panel: Heat, stored: StoredTrial) -> dict[str, Any]:
+def _heat(panel: ArrayHeatMap, stored: StoredTrial) -> dict[str, Any]:
     z = _matrix(panel.z, look_up(panel.z, stored))
     columns = None if panel.columns is None else look_up(panel.columns, stored)
     width = len(z[0]) if z else 0
@@ -202,7 +203,7 @@ def _heat(panel: Heat, stored: StoredTrial) -> dict[str, Any]:
     }
 
 
-def _diagram(panel: Diagram, found: Sequence[StoredTrial]) -> dict[str, Any]:
+def _diagram(panel: ParameterHeatMap, found: Sequence[StoredTrial]) -> dict[str, Any]:
     """A heat map with names for rows and columns and, perhaps, cells that are fenced off."""
     columns, rows = (
         sorted(_distinct([stored.trial.params[name] for stored in found]))
@@ -212,7 +213,10 @@ def _diagram(panel: Diagram, found: Sequence[StoredTrial]) -> dict[str, Any]:
 
     def means(name: str) -> list[list[float]]:
         cells = [[matching({panel.y: row, panel.x: at}, found) for at in columns] for row in rows]
-        return [[spread([look_up(name, one) for one in c] or [None])[0] for c in r] for r in cells]
+        return [
+            [mean_and_range([look_up(name, one) for one in c] or [None])[0] for c in r]
+            for r in cells
+        ]
 
     fenced = None
     if panel.outline is not None:
@@ -224,7 +228,7 @@ def _diagram(panel: Diagram, found: Sequence[StoredTrial]) -> dict[str, Any]:
 
 def _scene(panel: Scene, stored: StoredTrial) -> dict[str, Any]:
     clouds, dims = [], set()
-    for cloud in panel.clouds:
+    for cloud in panel.point_sets:
         points = _matrix(cloud.points, look_up(cloud.points, stored))
         heads = None if cloud.heads is None else _matrix(cloud.heads, look_up(cloud.heads, stored))
         dims |= {len(row) for row in [*points, *(heads or [])]}
@@ -236,7 +240,7 @@ def _scene(panel: Scene, stored: StoredTrial) -> dict[str, Any]:
     return {"kind": "scene", "dim": dims.pop(), "clouds": clouds}
 
 
-def _pictures(panel: Pictures, stored: StoredTrial) -> dict[str, Any]:
+def _pictures(panel: ImageRows, stored: StoredTrial) -> dict[str, Any]:
     """Rows of images in 8 bits, each as the base64 of its bytes."""
     rows, shapes = [], set()
     for name, label in panel.images.items():
@@ -283,7 +287,7 @@ def _listed(value: Any) -> Any:
     return [_listed(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def film(
+def animation_data(
     experiment: Experiment, scale: Scale, store: Store, seeds: int | None = None
 ) -> dict[str, Any] | None:
     """What an experiment's movie shows, or None where it has none or a scene's trial isn't done.
@@ -322,7 +326,7 @@ def _frames(movie: Movie, scene: Scene, stored: StoredTrial) -> dict[str, Any]:
         require(isinstance(values, list) and len(values) > 0, name, "be a list of numbers", values)
     require(len(loss) == len(times), movie.loss, f"have {len(times)} frames", len(loss))
     clouds = []
-    for cloud in scene.clouds:
+    for cloud in scene.point_sets:
         require(cloud.style != "arrows", cloud.label, "be points or rays in a movie", cloud.style)
         require(cloud.points in stored.array_names, "a movie", "name a stored array", cloud.points)
         array = stored.arrays[cloud.points]
@@ -333,5 +337,5 @@ def _frames(movie: Movie, scene: Scene, stored: StoredTrial) -> dict[str, Any]:
         require(fits, cloud.points, rule, f"shape {shape}")
         look = {"label": cloud.label, "style": cloud.style, "colour": cloud.colour}
         clouds.append({**look, "moves": moves, "points": array.tolist()})
-    turn = look_up(movie.turn, stored)
+    turn = look_up(movie.alignment_ends, stored)
     return {"title": scene.title, "times": times, "loss": loss, "turn": turn, "clouds": clouds}

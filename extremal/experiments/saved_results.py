@@ -14,19 +14,19 @@ from extremal.experiments.experiment import Experiment
 from extremal.experiments.storage.store import Store
 from extremal.experiments.summary import load_summary, summarise
 
-BEGUN = "begun.json"
+START_NOTE = "begun.json"
 # Where stored summaries are: here, in the checkout that holds the package, or in the wheel.
-SHIPPED = (Path("results"), *(Path(__file__).parents[up] / "results" for up in (2, 1)))
+SHIPPED_FOLDERS = (Path("results"), *(Path(__file__).parents[up] / "results" for up in (2, 1)))
 
 
-def begun(experiment: Experiment, scale: str, out: Path) -> bool:
+def was_started(experiment: Experiment, scale: str, out: Path) -> bool:
     """Whether an experiment was begun at a scale in a run folder."""
-    return (out / experiment.name / scale / BEGUN).is_file()
+    return (out / experiment.name / scale / START_NOTE).is_file()
 
 
-def begun_seeds(experiment: Experiment, scale: str, out: Path) -> int | None:
+def started_seeds(experiment: Experiment, scale: str, out: Path) -> int | None:
     """With how many seeds it was begun, None for the scale's own number."""
-    note = out / experiment.name / scale / BEGUN
+    note = out / experiment.name / scale / START_NOTE
     try:
         seeds = json.loads(note.read_text())["seeds"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -41,18 +41,18 @@ def add_start_note(folder: Path, seeds: int | None) -> bytes | None:
 
     Returns the note of an earlier run.
     """
-    earlier = read_whole(folder / BEGUN)
-    write_whole(folder / BEGUN, json.dumps({"seeds": seeds}).encode(), make_folders=True)
+    earlier = read_whole(folder / START_NOTE)
+    write_whole(folder / START_NOTE, json.dumps({"seeds": seeds}).encode(), make_folders=True)
     return earlier
 
 
-def restore_start_note(folder: Path, earlier: bytes | None, out: Path) -> None:
+def remove_start_note(folder: Path, earlier: bytes | None, out: Path) -> None:
     """Leave things as before `add_start_note`, so that `show` does not find an empty run."""
     if earlier is not None:
-        write_whole(folder / BEGUN, earlier)
+        write_whole(folder / START_NOTE, earlier)
         return
     with suppress(OSError):  # Folders with other files stay.
-        (folder / BEGUN).unlink()
+        (folder / START_NOTE).unlink()
         while folder != out:
             folder.rmdir()
             folder = folder.parent
@@ -63,8 +63,8 @@ def from_runs(
 ) -> tuple[dict[str, Any], list[Path]] | None:
     """The first scale that was run, as far as it has come: its summary and the report's files."""
     for scale in scales:
-        if begun(experiment, scale, out):
-            seeds = begun_seeds(experiment, scale, out)
+        if was_started(experiment, scale, out):
+            seeds = started_seeds(experiment, scale, out)
             summary = summarise(experiment, scale, Store(out), seeds)  # type: ignore[arg-type]
             return summary, report_files(out / experiment.name / scale)
     return None
@@ -93,10 +93,10 @@ def from_summary(
 
 def shipped_file(experiment: Experiment, scale: str) -> Path | None:
     """The summary that the repo ships, or None."""
-    paths = (root / experiment.name / f"{scale}.json" for root in SHIPPED)
+    paths = (root / experiment.name / f"{scale}.json" for root in SHIPPED_FOLDERS)
     return next((path for path in paths if path.is_file()), None)
 
 
 def report_files(folder: Path) -> list[Path]:
     """The files of a report, without the note that it was begun."""
-    return sorted(path for path in folder.glob("*.*") if path.name != BEGUN)
+    return sorted(path for path in folder.glob("*.*") if path.name != START_NOTE)

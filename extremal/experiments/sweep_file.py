@@ -88,7 +88,7 @@ def _check_tables(asked: Mapping[str, Any]) -> None:
         require(name not in axes, name, "be in [settings] or in [axes]", "both")
 
 
-def with_plots(experiment: Experiment, store: Store) -> Experiment:
+def with_default_panels(experiment: Experiment, store: Store) -> Experiment:
     """The same with quick plots, where the file asks for none: each number against an axis.
 
     The axis is the one with the most numbers; another one with several values makes the curves.

@@ -16,7 +16,7 @@ def write_report(
 ) -> list[Path]:
     """Write `figure.png`, `figure.pdf` and `report.html` into a folder; return their paths.
 
-    With a film (see `extremal.experiments.film`) also `animation.gif`.
+    With a film (see `extremal.experiments.animation_data`) also `animation.gif`.
     """
     png, pdf = save_figure(summary, folder)
     page = write_page(summary, Path(folder) / "report.html", picture=png.read_bytes())

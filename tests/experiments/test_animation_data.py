@@ -9,19 +9,19 @@ import pytest
 import torch
 
 from extremal.experiments import (
-    Cloud,
     Experiment,
     Movie,
     Outcome,
+    PointSet,
     Scene,
     Setting,
     Store,
-    film,
+    animation_data,
     run,
 )
 
 STUDY = f"{__name__}:study"
-CLOUDS = (Cloud("still", "data"), Cloud("moving", "neurons", "rays", colour="positive"))
+CLOUDS = (PointSet("still", "data"), PointSet("moving", "neurons", "rays", colour="positive"))
 
 
 def study(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -58,7 +58,7 @@ def record(broken: float = 0.0, p: tuple[float, ...] = (1.0, 3.0), **changes: An
 def filmed(tmp_path, experiment: Experiment) -> dict[str, Any] | None:
     store = Store(tmp_path)
     run(experiment.trials("paper"), store, jobs=1)
-    return film(experiment, "paper", store)
+    return animation_data(experiment, "paper", store)
 
 
 def test_a_film_holds_every_frame_of_the_first_seed(tmp_path):
@@ -81,10 +81,10 @@ def test_a_film_holds_every_frame_of_the_first_seed(tmp_path):
 
 
 def test_no_film_without_all_its_trials_or_without_a_movie(tmp_path):
-    assert film(record(), "paper", Store(tmp_path)) is None
+    assert animation_data(record(), "paper", Store(tmp_path)) is None
     assert filmed(tmp_path, record(broken=3.0)) is None
     plain = Experiment("me/none", "", "", STUDY, record().settings, ("p",), ())
-    assert film(plain, "paper", Store(tmp_path)) is None
+    assert animation_data(plain, "paper", Store(tmp_path)) is None
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_no_film_without_all_its_trials_or_without_a_movie(tmp_path):
         ({"times": "nothing"}, "name one of times, loss.*got nothing"),
         ({"times": "turn"}, "turn must be a list of numbers, got 1.0"),
         ({"loss": "short"}, "short must have 3 frames, got 1"),
-        ({"clouds": (Cloud("loss", "x"),)}, "a movie must name a stored array, got loss"),
-        ({"clouds": (Cloud("flat", "x"),)}, r"flat must have shape \(n, 3\) or \(3, n, 3\)"),
-        ({"clouds": (Cloud("few", "x"),)}, r"few must have shape .*got shape \(2, 4, 3\)"),
-        ({"clouds": (Cloud("still", "x", "arrows"),)}, "x must be points or rays in a movie"),
+        ({"clouds": (PointSet("loss", "x"),)}, "a movie must name a stored array, got loss"),
+        ({"clouds": (PointSet("flat", "x"),)}, r"flat must have shape \(n, 3\) or \(3, n, 3\)"),
+        ({"clouds": (PointSet("few", "x"),)}, r"few must have shape .*got shape \(2, 4, 3\)"),
+        ({"clouds": (PointSet("still", "x", "arrows"),)}, "x must be points or rays in a movie"),
         ({"p": (1.0, 9.0)}, "times must be the same list in all scenes"),
     ],
 )

@@ -20,7 +20,7 @@ from extremal.experiments import (
     summarise,
     sweep_rows,
 )
-from extremal.experiments.sweep_file import varied_parameters, with_plots
+from extremal.experiments.sweep_file import varied_parameters, with_default_panels
 from extremal.report import save_rows
 from tests.experiments import helpers_toy as toy
 
@@ -103,9 +103,9 @@ def test_table_and_plots(tmp_path: Path) -> None:
     assert parquet.read_table(packed).to_pylist()[:-1] == [
         {name: row.get(name) for name in rows[0]} for row in rows[:-1]
     ]
-    (line,) = with_plots(record, store).panels
+    (line,) = with_default_panels(record, store).panels
     assert (line.x, line.y, line.by) == ("level", ("value",), "kind")
-    panel = summarise(with_plots(record, store), "paper", store)["panels"][0]
+    panel = summarise(with_default_panels(record, store), "paper", store)["panels"][0]
     assert [series["label"] for series in panel["series"]] == ["a", "b"]
     values = [row["value"] for row in rows[:2]]
     assert panel["series"][0]["y"][0] == pytest.approx(sum(values) / 2, rel=1e-5)
@@ -136,7 +136,7 @@ def test_plots_that_are_asked_for(tmp_path: Path) -> None:
     record = read_sweep(_sweep(tmp_path, OWN + plot))
     (line,) = record.panels
     assert (line.x, line.y, line.by, line.log) == ("radii", ("curve",), "level", "y")
-    assert with_plots(record, Store(tmp_path)) is record
+    assert with_default_panels(record, Store(tmp_path)) is record
     store = Store(tmp_path / "runs")
     run(record.trials("paper"), store, jobs=1)
     panel = summarise(record, "paper", store)["panels"][0]

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments import SCALES, Store, film, get, names, run, summarise
+from extremal.experiments import SCALES, Store, animation_data, get, names, run, summarise
 from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius
 from extremal.models import average_classifier
 
@@ -24,7 +24,7 @@ def test_smoke_scale_runs_and_everything_resolves(name, store):
     assert report.failed == 0, summary["failures"]
     assert summary["trials"]["done"] == summary["trials"]["total"]
     assert all(panel["kind"] != "missing" for panel in summary["panels"])
-    assert (film(experiment, "smoke", store) is None) == (experiment.movie is None)
+    assert (animation_data(experiment, "smoke", store) is None) == (experiment.movie is None)
 
 
 @pytest.mark.parametrize("name", names())
@@ -138,7 +138,7 @@ def test_the_movie_of_figure_1_begins_and_ends_with_its_stages(store):
     experiment = get("min-vidal-2024/figure-1")
     run(experiment.trials("smoke"), store, jobs=1)
     trials = experiment.trials("smoke")
-    shown = film(experiment, "smoke", store)
+    shown = animation_data(experiment, "smoke", store)
     assert [scene["title"] for scene in shown["scenes"]] == ["p = 1", "p = 3"]
     assert shown["times"][0] == 0.0
     assert shown["times"][-1] == trials[0].params["flow_time"]

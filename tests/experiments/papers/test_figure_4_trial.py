@@ -270,7 +270,7 @@ def test_cifar10_is_no_figure_of_the_paper():
 
 def test_only_what_section_5_2_2_says_is_marked_as_stated():
     settings = get("min-vidal-2024/figure-4").settings
-    marked = {mark: {n for n, each in settings.items() if each.mark == mark} for mark in "SA"}
+    marked = {mark: {n for n, each in settings.items() if each.provenance == mark} for mark in "SA"}
     assert marked["S"] == {"source", "blocks", "groups", "width", "batch", "epochs"}
     assert marked["A"] == {"train_share", "radii"}
 

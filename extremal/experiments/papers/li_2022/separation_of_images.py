@@ -18,7 +18,7 @@ from torch import Tensor
 from extremal import data, measure
 from extremal.data import DataError, Dataset
 from extremal.data.pictures import as_picture
-from extremal.experiments import Claim, Experiment, Heat, Line, Setting
+from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.trial import Outcome
 from extremal.measure import Separation
 
@@ -58,10 +58,12 @@ def published(problem: str, values: tuple[float, float]) -> list[Claim]:
     ]
 
 
-def _pictures(problem: str) -> list[Heat]:
+def _pictures(problem: str) -> list[ArrayHeatMap]:
     where = {"panel": problem}
     return [
-        Heat(f"{_NAMES[problem]}: closest pair, {text}", f"{kind}_pair", "", "", None, where, 0.0)
+        ArrayHeatMap(
+            f"{_NAMES[problem]}: closest pair, {text}", f"{kind}_pair", "", "", None, where, 0.0
+        )
         for kind, text in _KINDS
     ]
 

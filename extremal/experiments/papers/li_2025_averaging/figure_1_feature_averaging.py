@@ -5,7 +5,7 @@
 
 from typing import Any
 
-from extremal.experiments import Claim, Experiment, Heat, Line, Setting
+from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 
 _AVERAGED = "in-class blocks of 0.40 to 0.48: the authors' result files"
 _DIAGONAL = "diagonal of 0.99: the authors' result files"
@@ -68,10 +68,10 @@ _DIGITS = [
 ]
 
 
-def _heat(panel: str) -> Heat:
+def _heat(panel: str) -> ArrayHeatMap:
     where = {"panel": panel}
     title = f"{panel} (quick: digits)" if panel.startswith("CIFAR") else panel
-    return Heat(title, "cosines", "feature", "neuron", columns="features", where=where)
+    return ArrayHeatMap(title, "cosines", "feature", "neuron", columns="features", where=where)
 
 
 def _claim(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting, Settings
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting, Settings, VerticalLine
 from extremal.experiments.papers.li_2025_averaging.figure_1_feature_averaging import (
     SMALL,
     SYNTHETIC,
@@ -92,7 +92,7 @@ def _panel(
     title: str,
     panel: str,
     y: tuple[str, ...] = ("attacked", "certified"),
-    marks: tuple[Mark, ...] = (),
+    marks: tuple[VerticalLine, ...] = (),
     **where: Any,
 ) -> Line:
     return Line(
@@ -115,7 +115,7 @@ def _panel(
             "published_points": "dashed" if "certified" in y else "dotted",
             "certified": "dotted",
         },
-        marks=marks,
+        vertical_lines=marks,
     )
 
 
@@ -134,7 +134,7 @@ def _unfiltered(settings: Settings) -> float:
     return (settings["dim"] / (settings["negative"] + 1)) ** 0.5
 
 
-_SCALES = (Mark(_averaged, "√(d/k)"), Mark(_optimal, "√(d/2)"))
+_SCALES = (VerticalLine(_averaged, "√(d/k)"), VerticalLine(_optimal, "√(d/2)"))
 
 
 def _crosses(run: str, published: float) -> list[Claim]:

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from extremal.experiments import Claim, Diagram, Experiment, Line, Setting
+from extremal.experiments import Claim, Experiment, Line, ParameterHeatMap, Setting
 from extremal.theory import patch_window
 
 _FIGURE = "Figure 3 of the talk, as a pattern; the limits are ours"
@@ -199,9 +199,9 @@ _AS_FIGURE_3 = {  # the radius of the prototypes, at the sizes of figure-3; on n
 }
 
 
-def _map(diagram: str, value: str, title: str, most: float) -> Diagram:
+def _map(diagram: str, value: str, title: str, most: float) -> ParameterHeatMap:
     down, across = diagram.split(" against ")
-    return Diagram(
+    return ParameterHeatMap(
         title,
         across,
         down,

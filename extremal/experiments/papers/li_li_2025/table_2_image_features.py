@@ -6,7 +6,7 @@ of them networks read along both trainings (`real-dynamics`).
 
 from typing import Any
 
-from extremal.experiments import Claim, Experiment, Line, Pictures, Setting
+from extremal.experiments import Claim, Experiment, ImageRows, Line, Setting
 
 STUDY = "extremal.experiments.studies.real_features:real_features"
 
@@ -191,7 +191,7 @@ features = Experiment(
     axes=(),
     columns=2,
     panels=(
-        Pictures(
+        ImageRows(
             "Images and their features",
             {
                 "original": "image",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extremal import measure, models, train
 from extremal.data import OrthonormalMixture
-from extremal.experiments import Claim, Cloud, Experiment, Movie, Scene, Setting
+from extremal.experiments import Claim, Experiment, Movie, PointSet, Scene, Setting
 from extremal.experiments.trial import Outcome
 
 
@@ -19,12 +19,16 @@ def _scene(title: str, p: float, stage: str) -> Scene:
     return Scene(
         title,
         (
-            Cloud("positive_data", "positive data", colour="positive"),
-            Cloud("negative_data", "negative data", colour="negative"),
-            Cloud(f"positive_directions_{stage}", "directions, v > 0", "rays", colour="positive"),
-            Cloud(f"negative_directions_{stage}", "directions, v < 0", "rays", colour="negative"),
-            Cloud(f"neurons_{stage}", "neurons", colour="neutral"),
-            Cloud("centers", "subclass centres", "rays", colour="accent"),
+            PointSet("positive_data", "positive data", colour="positive"),
+            PointSet("negative_data", "negative data", colour="negative"),
+            PointSet(
+                f"positive_directions_{stage}", "directions, v > 0", "rays", colour="positive"
+            ),
+            PointSet(
+                f"negative_directions_{stage}", "directions, v < 0", "rays", colour="negative"
+            ),
+            PointSet(f"neurons_{stage}", "neurons", colour="neutral"),
+            PointSet("centers", "subclass centres", "rays", colour="accent"),
         ),
         {"p": p},
     )
@@ -34,11 +38,11 @@ def _moving(p: float) -> Scene:
     return Scene(
         f"p = {p:g}",
         (
-            Cloud("positive_data", "positive data", colour="positive"),
-            Cloud("negative_data", "negative data", colour="negative"),
-            Cloud("positive_neurons_moving", "neurons, v > 0", "rays", colour="positive"),
-            Cloud("negative_neurons_moving", "neurons, v < 0", "rays", colour="negative"),
-            Cloud("centers", "subclass centres", "rays", colour="accent"),
+            PointSet("positive_data", "positive data", colour="positive"),
+            PointSet("negative_data", "negative data", colour="negative"),
+            PointSet("positive_neurons_moving", "neurons, v > 0", "rays", colour="positive"),
+            PointSet("negative_neurons_moving", "neurons, v < 0", "rays", colour="negative"),
+            PointSet("centers", "subclass centres", "rays", colour="accent"),
         ),
         {"p": p},
     )
@@ -81,7 +85,7 @@ figure_1 = Experiment(
         (_moving(1.0), _moving(3.0)),
         times="times",
         loss="losses",
-        turn="aligned_time",
+        alignment_ends="aligned_time",
         phases=("turning", "growing"),
         compress=0.1,
     ),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from extremal import theory
-from extremal.experiments import Bars, Claim, Experiment, Heat, Line, Mark, Setting
+from extremal.experiments import ArrayHeatMap, Bars, Claim, Experiment, Line, Setting, VerticalLine
 from extremal.experiments.experiment import Settings
 
 _ALPHAS = sorted([round(0.01 + 0.29 * i / 14, 4) for i in range(15)] + [0.1])
@@ -135,8 +135,8 @@ figure_2 = Experiment(
         ),
         Bars("p = 1: contributions", "contributions", "neuron, by contribution", "|v|·‖w‖", _P1),
         Bars("p = 3: contributions", "contributions", "neuron, by contribution", "|v|·‖w‖", _P3),
-        Heat("p = 1: cosines", "cosines", _DIRECTION, _NEURONS, "directions", _P1),
-        Heat("p = 3: cosines", "cosines", _DIRECTION, _NEURONS, "directions", _P3),
+        ArrayHeatMap("p = 1: cosines", "cosines", _DIRECTION, _NEURONS, "directions", _P1),
+        ArrayHeatMap("p = 3: cosines", "cosines", _DIRECTION, _NEURONS, "directions", _P3),
         Line(
             "Robust accuracy against l2 radius",
             "radius",
@@ -151,7 +151,7 @@ figure_2 = Experiment(
                 "robust_accuracy_pgd": "PGD alone",
             },
             styles={"certified_accuracy": "dashed", "robust_accuracy_pgd": "dotted"},
-            marks=(Mark(_average, "1/√K"), Mark(_OPTIMAL, "√2/2")),
+            vertical_lines=(VerticalLine(_average, "1/√K"), VerticalLine(_OPTIMAL, "√2/2")),
         ),
     ),
     claims=(

@@ -6,7 +6,7 @@ had by anyone.
 
 from dataclasses import replace
 
-from extremal.experiments import Claim, Experiment, Heat, Line, Setting
+from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 
 _CURVES = {
     "certified_accuracy": "certified",
@@ -136,7 +136,9 @@ figure_4 = Experiment(
     axes=("p",),
     columns=2,
     panels=(
-        Heat("Cosines of centred features", "cosines", "point, by class", "point, by class"),
+        ArrayHeatMap(
+            "Cosines of centred features", "cosines", "point, by class", "point, by class"
+        ),
         Line(
             "Accuracy during training",
             "epoch",

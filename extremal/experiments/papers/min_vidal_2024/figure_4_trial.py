@@ -1,4 +1,4 @@
-"""Train on features of a frozen network, with classes grouped, and see how robust it is (Figure 4)."""
+"""Figure 4: train on features of a frozen network, with classes grouped; how robust is it?"""
 
 from __future__ import annotations
 

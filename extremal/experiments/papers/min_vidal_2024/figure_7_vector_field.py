@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from extremal import theory
-from extremal.experiments import Claim, Cloud, Experiment, Scene, Setting
+from extremal.experiments import Claim, Experiment, PointSet, Scene, Setting
 from extremal.experiments.trial import Outcome
 
 
@@ -17,9 +17,9 @@ def _scene(p: float) -> Scene:
     return Scene(
         f"p = {p:g}",
         (
-            Cloud("centers", "subclass centres", "rays", colour="positive"),
-            Cloud("average", "class average", "rays", colour="accent"),
-            Cloud("neurons", "direction of x^(p)(w) at w", "arrows", "pull", "neutral"),
+            PointSet("centers", "subclass centres", "rays", colour="positive"),
+            PointSet("average", "class average", "rays", colour="accent"),
+            PointSet("neurons", "direction of x^(p)(w) at w", "arrows", "pull", "neutral"),
         ),
         {"p": p},
     )

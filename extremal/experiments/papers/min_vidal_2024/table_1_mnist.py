@@ -6,7 +6,7 @@ classes are the ten digits, Figure 3 where they are even and odd ones, with digi
 
 from dataclasses import replace
 
-from extremal.experiments import Claim, Experiment, Heat, Line, Setting
+from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 
 _TABLE_RADII = {"linf": [0.05, 0.1], "l2": [1.0, 2.0], "l1": [5.0, 10.0]}
 _PUBLISHED = {
@@ -206,7 +206,7 @@ figure_6 = Experiment(
     axes=("p",),
     columns=2,
     panels=(
-        Heat("Cosines of centred images", "cosines", "image, by class", "image, by class"),
+        ArrayHeatMap("Cosines of centred images", "cosines", "image, by class", "image, by class"),
         Line(
             "Accuracy during training",
             "epoch",

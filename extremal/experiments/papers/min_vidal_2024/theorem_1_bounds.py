@@ -10,15 +10,15 @@ import torch
 
 from extremal import attack, measure, models, theory
 from extremal.data import OrthonormalMixture
-from extremal.experiments import Claim, Experiment, Line, Mark, Setting
+from extremal.experiments import Claim, Experiment, Line, Setting, VerticalLine
 from extremal.experiments.papers.shared.robust_numbers import half_radius
 from extremal.experiments.trial import Outcome
 
-_AVERAGE = Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K")
-_SUBCLASS = Mark(theory.OPTIMAL_RADIUS, "√2/2")
+_AVERAGE = VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K")
+_SUBCLASS = VerticalLine(theory.OPTIMAL_RADIUS, "√2/2")
 
 
-def _panel(name: str, symbol: str, spread: float, mark: Mark) -> Line:
+def _panel(name: str, symbol: str, spread: float, mark: VerticalLine) -> Line:
     return Line(
         f"{symbol}, α = {spread:g}",
         "radius",
@@ -32,7 +32,7 @@ def _panel(name: str, symbol: str, spread: float, mark: Mark) -> Line:
             "upper_bound": "proven upper bound",
         },
         styles={"lower_bound": "dashed", "upper_bound": "dotted"},
-        marks=(mark,),
+        vertical_lines=(mark,),
     )
 
 

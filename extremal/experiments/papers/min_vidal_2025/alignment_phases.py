@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments import Claim, Experiment, Line, Mark, Setting, Settings
+from extremal.experiments import Claim, Experiment, Line, Setting, Settings, VerticalLine
 from extremal.experiments.trial import Outcome
 
 _KINDS = ("none", "direction", "literal")
@@ -19,7 +19,7 @@ _PHASES = "poster, 'Crucial role of implicit bias': direction first, then norm"
 _RUN = "about 600 iterations, read off the full paper's figure"
 _LEARNED = "poster: for p > 2 neurons learn cluster centres"
 _THEORY = "log(1/||w||) K / step at a centre, to leading order: theory.onset_time"
-_STATED = Mark(lambda s: s["steps"], "end of GD")
+_STATED = VerticalLine(lambda s: s["steps"], "end of GD")
 _RECORDED = [*range(20, 600, 20), *range(600, 2000, 50), *range(2000, 8001, 200)]
 
 
@@ -38,7 +38,7 @@ def _line(title: str, y: str, ylabel: str, log: Literal["x", "xy"] = "x") -> Lin
         "literal": "nudge of w itself",
     }
     axes = ("iteration", (y,), "iteration", ylabel)
-    return Line(title, *axes, by="nudge", labels=labels, marks=(_STATED,), log=log)
+    return Line(title, *axes, by="nudge", labels=labels, vertical_lines=(_STATED,), log=log)
 
 
 def _claims(kind: str) -> tuple[Claim, ...]:

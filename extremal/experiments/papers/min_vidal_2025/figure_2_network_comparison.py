@@ -9,7 +9,7 @@ about 0.4 on.
 from typing import Any, Literal
 
 from extremal import theory
-from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
 
 _COLLAPSE = "0.2 to 0.27, read off the full paper's figure"
 _FOLLOW = "0.68 to 0.71, read off the full paper's figure"
@@ -56,9 +56,9 @@ def _panel(spread: float) -> Line:
         where={"spread": spread},
         labels=_NAMES,
         styles={"bayes": "dashed", "logistic": "dotted", "tanh": "dashed"},  # they lie on others
-        marks=(
-            Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-            Mark(theory.OPTIMAL_RADIUS, "√2/2"),
+        vertical_lines=(
+            VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
+            VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
         ),
     )
 
@@ -245,9 +245,9 @@ figure_7 = Experiment(
             by="run",
             labels={run["run"]: run["run"] for run in _RUNS},
             styles={"Bayes": "dashed"},
-            marks=(
-                Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-                Mark(theory.OPTIMAL_RADIUS, "√2/2"),
+            vertical_lines=(
+                VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
+                VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
             ),
         ),
     ),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from extremal import theory
-from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting, Settings
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting, Settings, VerticalLine
 
 _BOTH: tuple[Scale, ...] = ("quick", "paper")
 _PAPER: tuple[Scale, ...] = ("paper",)
@@ -36,7 +36,7 @@ def _line(
         where=where,
         labels=names,
         styles={name: "dotted" for name in names if name in ("bound", "unavoidable")},
-        marks=(Mark(theory.OPTIMAL_RADIUS, "√2/2"),) if curve else (),
+        vertical_lines=(VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),) if curve else (),
         log="" if curve else "x",
     )
 

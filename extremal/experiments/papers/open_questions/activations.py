@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import evaluate
-from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
 from extremal.experiments.papers.shared.robust_numbers import area
 from extremal.experiments.trial import Outcome
 
@@ -52,9 +52,9 @@ def _panel(loss: str) -> Line:
         "accuracy under the strongest attack",
         by="activation",
         where={"loss": loss},
-        marks=(
-            Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-            Mark(theory.OPTIMAL_RADIUS, "√2/2"),
+        vertical_lines=(
+            VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
+            VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
         ),
     )
 

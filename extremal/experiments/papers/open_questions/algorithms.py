@@ -10,7 +10,7 @@ import torch
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
@@ -47,9 +47,9 @@ def _panel(title: str, p: float) -> Line:
         "accuracy under the strongest attack",
         by="run",
         where={"p": p},
-        marks=(
-            Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-            Mark(theory.OPTIMAL_RADIUS, "√2/2"),
+        vertical_lines=(
+            VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
+            VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
         ),
     )
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from extremal import theory
-from extremal.experiments import Claim, Experiment, Line, Mark, Scale, Setting
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
 
 _FASHION = "fashion-mnist"
 _LEARNED = {"mixture": 0.99, "mnist": 0.9, _FASHION: 0.75, "cifar10": 0.3}
@@ -66,12 +66,12 @@ _SHORT = [0.0, 0.05, 0.1, 0.2, 0.4]
 _POINTS: dict[str, Any] = {"train_points": 2000, "batch": 100, "epochs": 60, "attacked_points": 60}
 _TRAINS_HERE: dict[str, Any] = {"width": 16, "train_points": 5000, "batch": 50, "epochs": 10}
 _CRITICAL = (
-    Mark(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-    Mark(theory.OPTIMAL_RADIUS, "√2/2"),
+    VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
+    VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
 )
 
 
-def _panel(title: str, panel: str, pairs: list[list[dict[str, Any]]], *marks: Mark) -> Line:
+def _panel(title: str, panel: str, pairs: list[list[dict[str, Any]]], *marks: VerticalLine) -> Line:
     return Line(
         title,
         "radius",
@@ -81,7 +81,7 @@ def _panel(title: str, panel: str, pairs: list[list[dict[str, Any]]], *marks: Ma
         by="label",
         where={"panel": panel},
         styles={net["label"]: "dashed" for pair in pairs for net in pair if net["p"] == 1.0},
-        marks=marks,
+        vertical_lines=marks,
     )
 
 

@@ -1,4 +1,4 @@
-"""How robust a network is, as numbers that a trial keeps: radii from both sides, accuracies by radius.
+"""How robust a network is, as numbers that a trial keeps: radii and accuracies from both sides.
 
 On the mixture attacks also try the rays that its centres suggest. On images accuracy is given three
 ways: under APGD-CE alone, under the strongest attack, and certified.
