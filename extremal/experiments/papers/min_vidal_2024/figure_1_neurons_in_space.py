@@ -11,41 +11,32 @@ from torch import Tensor
 
 from extremal import measure, models, train
 from extremal.data import OrthonormalMixture
-from extremal.experiments import Claim, Experiment, Movie, PointSet, Scene, Setting
+from extremal.experiments import Experiment, Movie, PointSet, Scene, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.trial import Outcome
+
+_DATA = (
+    PointSet("positive_data", "positive data", colour="positive"),
+    PointSet("negative_data", "negative data", colour="negative"),
+)
+_CENTERS = PointSet("centers", "subclass centres", "rays", colour="accent")
+
+
+def _rays(name: str, label: str) -> tuple[PointSet, PointSet]:
+    return (
+        PointSet(f"positive_{name}", f"{label}, v > 0", "rays", colour="positive"),
+        PointSet(f"negative_{name}", f"{label}, v < 0", "rays", colour="negative"),
+    )
 
 
 def _scene(title: str, p: float, stage: str) -> Scene:
-    return Scene(
-        title,
-        (
-            PointSet("positive_data", "positive data", colour="positive"),
-            PointSet("negative_data", "negative data", colour="negative"),
-            PointSet(
-                f"positive_directions_{stage}", "directions, v > 0", "rays", colour="positive"
-            ),
-            PointSet(
-                f"negative_directions_{stage}", "directions, v < 0", "rays", colour="negative"
-            ),
-            PointSet(f"neurons_{stage}", "neurons", colour="neutral"),
-            PointSet("centers", "subclass centres", "rays", colour="accent"),
-        ),
-        {"p": p},
-    )
+    neurons = PointSet(f"neurons_{stage}", "neurons", colour="neutral")
+    sets = (*_DATA, *_rays(f"directions_{stage}", "directions"), neurons, _CENTERS)
+    return Scene(title, sets, {"p": p})
 
 
 def _moving(p: float) -> Scene:
-    return Scene(
-        f"p = {p:g}",
-        (
-            PointSet("positive_data", "positive data", colour="positive"),
-            PointSet("negative_data", "negative data", colour="negative"),
-            PointSet("positive_neurons_moving", "neurons, v > 0", "rays", colour="positive"),
-            PointSet("negative_neurons_moving", "neurons, v < 0", "rays", colour="negative"),
-            PointSet("centers", "subclass centres", "rays", colour="accent"),
-        ),
-        {"p": p},
-    )
+    return Scene(f"p = {p:g}", (*_DATA, *_rays("neurons_moving", "neurons"), _CENTERS), {"p": p})
 
 
 figure_1 = Experiment(
@@ -97,60 +88,40 @@ figure_1 = Experiment(
         _scene("p = 3, at the end", 3.0, "final"),
     ),
     claims=(
-        Claim(
-            "p = 1: mean cosine with averages, aligned",
-            "aligned_cosine",
-            1.0,
-            0.05,
+        *claims(
             "the paper's panel b; weighted by contribution",
             {"p": 1.0},
+            ("p = 1: mean cosine with averages, aligned", "aligned_cosine", 1.0, 0.05),
         ),
-        Claim(
-            "p = 3: mean cosine with centres, aligned",
-            "aligned_cosine",
-            1.0,
-            0.05,
+        *claims(
             "the paper's panel d; weighted by contribution",
             {"p": 3.0},
+            ("p = 3: mean cosine with centres, aligned", "aligned_cosine", 1.0, 0.05),
         ),
-        Claim(
-            "p = 1: lowest cosine with an average",
-            "lowest_cosine",
-            1.0,
-            0.03,
+        *claims(
             "the paper's panel c; dominant neurons",
             {"p": 1.0},
+            ("p = 1: lowest cosine with an average", "lowest_cosine", 1.0, 0.03),
         ),
-        Claim(
-            "p = 3: lowest cosine with a centre",
-            "lowest_cosine",
-            1.0,
-            0.03,
+        *claims(
             "the paper's panel e; dominant neurons",
             {"p": 3.0},
+            ("p = 3: lowest cosine with a centre", "lowest_cosine", 1.0, 0.03),
         ),
-        Claim(
-            "p = 1: averages nobody follows",
-            "unfollowed",
-            0.0,
-            0.0,
+        *claims(
             "the paper's panel c",
             {"p": 1.0},
+            ("p = 1: averages nobody follows", "unfollowed", 0.0, 0.0),
         ),
-        Claim(
-            "p = 3: centres nobody follows",
-            "unfollowed",
-            0.0,
-            0.0,
+        *claims(
             "the paper's panel e",
             {"p": 3.0},
+            ("p = 3: centres nobody follows", "unfollowed", 0.0, 0.0),
         ),
-        Claim(
-            "largest norm when aligned",
-            "largest_norm_aligned",
-            0.0,
-            0.1,
+        *claims(
             "Section 4.1: norms stay small; our tolerance",
+            {},
+            ("largest norm when aligned", "largest_norm_aligned", 0.0, 0.1),
         ),
     ),
     notes=(

@@ -4,12 +4,11 @@ Figure 5 is Figure 2 with K = 20 subclasses. `flow-fidelity` asks whether our gr
 paper's SGD, and the demo is the headline result in about a minute, with no download.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from extremal import theory
-from extremal.experiments import ArrayHeatMap, Bars, Claim, Experiment, Line, Setting, VerticalLine
-from extremal.experiments.experiment import Settings
+from extremal.experiments import ArrayHeatMap, Bars, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import CRITICAL_RADII, average_radius, claims
 
 _ALPHAS = sorted([round(0.01 + 0.29 * i / 14, 4) for i in range(15)] + [0.1])
 _DETAIL = {"spread": 0.1}  # the networks of the paper's panels b to e
@@ -17,10 +16,10 @@ _P1, _P3 = {"p": 1.0} | _DETAIL, {"p": 3.0} | _DETAIL
 _CONJECTURE = "Conjecture 1 says << 1; the tolerance is ours"
 _NEURONS, _DIRECTION = "neuron, grouped", "class averages and subclass centres"
 _OPTIMAL = theory.OPTIMAL_RADIUS
-_FIRST = "1/sqrt(K), Theorem 1; the paper's panel e"
 _SECOND = "sqrt(2)/2, Theorem 1; the paper's panel e"
-_CERTIFIED, _GAP = "half_radius_certified", "bracket_gap_99"
+_GAP = ("bracket_gap_99", 0.0)  # our number, and what is expected of it
 _BOTH = "ours: attack and certificate of each point"
+_PANEL_C, _PANEL_D, _PANEL_E = (f"the paper's panel {letter}" for letter in "cde")
 
 
 def radii(positive: int, negative: int) -> list[float]:
@@ -28,26 +27,6 @@ def radii(positive: int, negative: int) -> list[float]:
     published = {round(1.5 * i / 14, 4) for i in range(15)}
     falls = (theory.average_radius(positive, negative), theory.OPTIMAL_RADIUS)
     return sorted(published | {round(fall + 0.01 * k, 4) for fall in falls for k in range(-2, 3)})
-
-
-def _average(settings: Settings) -> float:
-    return theory.average_radius(settings["positive"], settings["negative"])
-
-
-def _claim(
-    quantity: str,
-    value: str,
-    expected: float | Callable[[Settings], float],
-    tolerance: float,
-    source: str,
-) -> Claim:
-    where = _P1 if quantity.startswith("p = 1") else _P3
-    return Claim(quantity, value, expected, tolerance, source, where)
-
-
-def _at_paper_size(claim: Claim) -> Claim:
-    """The claim at paper scale only: after shorter trainings certificates fall farther short."""
-    return replace(claim, scales=("paper",))
 
 
 figure_2 = Experiment(
@@ -140,37 +119,47 @@ figure_2 = Experiment(
         Line(
             "Robust accuracy against l2 radius",
             "radius",
-            ("certified_accuracy", "robust_accuracy", "robust_accuracy_pgd"),
-            "attack radius",
-            "robust accuracy",
-            by="p",
-            where=_DETAIL,
-            labels={
+            {
                 "certified_accuracy": "certified",
                 "robust_accuracy": "attacked",
                 "robust_accuracy_pgd": "PGD alone",
             },
+            "attack radius",
+            "robust accuracy",
+            by="p",
+            where=_DETAIL,
             styles={"certified_accuracy": "dashed", "robust_accuracy_pgd": "dotted"},
-            vertical_lines=(VerticalLine(_average, "1/√K"), VerticalLine(_OPTIMAL, "√2/2")),
+            vertical_lines=CRITICAL_RADII,
         ),
     ),
     claims=(
-        _claim("p = 1: median attacked radius", "half_radius", _average, 0.01, _FIRST),
-        _claim("p = 1: median certified radius", _CERTIFIED, _average, 0.01, _FIRST),
-        _claim("p = 3: median attacked radius", "half_radius", _OPTIMAL, 0.02, _SECOND),
-        _at_paper_size(
-            _claim("p = 3: median certified radius", _CERTIFIED, _OPTIMAL, 0.02, _SECOND)
+        *claims(
+            "1/sqrt(K), Theorem 1; the paper's panel e",
+            _P1,
+            ("p = 1: median attacked radius", "half_radius", average_radius, 0.01),
+            ("p = 1: median certified radius", "half_radius_certified", average_radius, 0.01),
         ),
-        _at_paper_size(_claim("p = 1: gap of the two, 99 % of points", _GAP, 0.0, 0.02, _BOTH)),
-        _at_paper_size(_claim("p = 3: gap of the two, 99 % of points", _GAP, 0.0, 0.01, _BOTH)),
-        _claim("p = 1: dist(f, F) at α = 0.1", "distance", 0.0, 0.1, _CONJECTURE),
-        _claim("p = 3: dist(f, F^(p)) at α = 0.1", "distance", 0.0, 0.1, _CONJECTURE),
-        _claim("p = 1: mean cosine with averages", "mean_cosine", 1.0, 0.02, "the paper's panel c"),
-        _claim("p = 3: mean cosine with centres", "mean_cosine", 1.0, 0.02, "the paper's panel d"),
-        _claim("p = 1: averages nobody follows", "unfollowed", 0.0, 0.0, "the paper's panel c"),
-        _claim("p = 3: centres nobody follows", "unfollowed", 0.0, 0.0, "the paper's panel d"),
-        _claim("p = 1: clean test accuracy", "clean_accuracy", 1.0, 0.005, "the paper's panel e"),
-        _claim("p = 3: clean test accuracy", "clean_accuracy", 1.0, 0.005, "the paper's panel e"),
+        *claims(_SECOND, _P3, ("p = 3: median attacked radius", "half_radius", _OPTIMAL, 0.02)),
+        *claims(
+            _SECOND,
+            _P3,
+            ("p = 3: median certified radius", "half_radius_certified", _OPTIMAL, 0.02),
+            scales=("paper",),  # after shorter trainings certificates fall farther short
+        ),
+        *claims(
+            _BOTH, _P1, ("p = 1: gap of the two, 99 % of points", *_GAP, 0.02), scales=("paper",)
+        ),
+        *claims(
+            _BOTH, _P3, ("p = 3: gap of the two, 99 % of points", *_GAP, 0.01), scales=("paper",)
+        ),
+        *claims(_CONJECTURE, _P1, ("p = 1: dist(f, F) at α = 0.1", "distance", 0.0, 0.1)),
+        *claims(_CONJECTURE, _P3, ("p = 3: dist(f, F^(p)) at α = 0.1", "distance", 0.0, 0.1)),
+        *claims(_PANEL_C, _P1, ("p = 1: mean cosine with averages", "mean_cosine", 1.0, 0.02)),
+        *claims(_PANEL_D, _P3, ("p = 3: mean cosine with centres", "mean_cosine", 1.0, 0.02)),
+        *claims(_PANEL_C, _P1, ("p = 1: averages nobody follows", "unfollowed", 0.0, 0.0)),
+        *claims(_PANEL_D, _P3, ("p = 3: centres nobody follows", "unfollowed", 0.0, 0.0)),
+        *claims(_PANEL_E, _P1, ("p = 1: clean test accuracy", "clean_accuracy", 1.0, 0.005)),
+        *claims(_PANEL_E, _P3, ("p = 3: clean test accuracy", "clean_accuracy", 1.0, 0.005)),
     ),
     notes=(
         "Robust accuracy lies between the two bounds: the share of points whose certified radius "
@@ -184,13 +173,11 @@ figure_2 = Experiment(
 )
 
 
-figure_5 = replace(
-    figure_2,
-    name="min-vidal-2024/figure-5",
+figure_5 = figure_2.variant(
+    "min-vidal-2024/figure-5",
     title="Figure 5: which classifier small-initialisation training learns (K = 20)",
     source="Min & Vidal 2024, Figure 5 and Appendix A.2",
     settings={
-        **figure_2.settings,
         "positive": Setting(8, "S", "K1, Appendix A.2"),
         "negative": Setting(12, "S", "K - K1, Appendix A.2"),
         "radii": replace(figure_2.settings["radii"], value=radii(8, 12)),
@@ -214,24 +201,6 @@ _FIDELITY_SETTINGS = {
         "closer where accuracy falls",
     ),
 }
-_QUANTITIES = {
-    "dist(f, F)": "distance",
-    "loss at the end": "loss",
-    "mean cosine of dominant neurons": "mean_cosine",
-    "lowest cosine of dominant neurons": "lowest_cosine",
-    "radius where accuracy is 1/2": "half_radius",
-}
-
-
-def _as_sgd(p: float, quantity: str, value: str) -> Claim:
-    return Claim(
-        f"p = {p:g}: {quantity}",
-        value,
-        {"p": p, "training": "sgd"},
-        0.0,
-        "our 5 runs of the paper's SGD: their mean and spread",
-        {"p": p, "training": "flow"},
-    )
 
 
 def _panels(p: float) -> tuple[Line, Line]:
@@ -243,16 +212,15 @@ def _panels(p: float) -> tuple[Line, Line]:
 
 
 _small = {"spread": 0.1, "training": ["sgd", "flow"], "recorded": 13}
-flow_fidelity = replace(
-    figure_2,
-    name="min-vidal-2024/flow-fidelity",
+flow_fidelity = figure_2.variant(
+    "min-vidal-2024/flow-fidelity",
     title="Gradient flow beside the paper's SGD: the same networks?",
     source="ours, after Min & Vidal 2024, Section 5.1",
     version=3,
     settings={
-        **{name: setting for name, setting in figure_2.settings.items() if name != "bracket"},
-        **{name: Setting(value, "O", note) for name, (value, note) in _FIDELITY_SETTINGS.items()},
+        name: Setting(value, "O", note) for name, (value, note) in _FIDELITY_SETTINGS.items()
     },
+    without=("bracket",),
     quick={
         **{key: v for key, v in figure_2.quick.items() if not key.startswith("algorithm")},
         **_small,
@@ -268,7 +236,22 @@ flow_fidelity = replace(
     columns=2,
     panels=_panels(1.0) + _panels(3.0),
     claims=tuple(
-        _as_sgd(p, quantity, value) for p in (1.0, 3.0) for quantity, value in _QUANTITIES.items()
+        claim
+        for p in (1.0, 3.0)
+        for claim in claims(
+            "our 5 runs of the paper's SGD: their mean and spread",
+            {"p": p, "training": "flow"},
+            *(
+                (f"p = {p:g}: {quantity}", value, {"p": p, "training": "sgd"}, 0.0)
+                for quantity, value in (
+                    ("dist(f, F)", "distance"),
+                    ("loss at the end", "loss"),
+                    ("mean cosine of dominant neurons", "mean_cosine"),
+                    ("lowest cosine of dominant neurons", "lowest_cosine"),
+                    ("radius where accuracy is 1/2", "half_radius"),
+                )
+            ),
+        )
     ),
     notes=(
         "A row agrees where the mean over the flow's runs lies within the range of the SGD runs. "
@@ -295,20 +278,14 @@ _DEMO_SETTINGS = {
     "neurons_p3": 30,
 }
 
-demo = replace(
-    figure_2,
-    name="demo",
+demo = figure_2.variant(
+    "demo",
     title="ReLU neurons learn class averages and break; pReLU neurons learn centres and hold",
     source="after Min & Vidal 2024, Figure 2, at a size for a minute",
     settings={
-        **figure_2.settings,
-        **{
-            name: Setting(value, "O", f"the paper's: {figure_2.settings[name].value}")
-            for name, value in _DEMO_SETTINGS.items()
-        },
+        name: Setting(value, "O", f"the paper's: {figure_2.settings[name].value}")
+        for name, value in _DEMO_SETTINGS.items()
     },
     panels=figure_2.panels[3:],
     quick={},
-    smoke=figure_2.smoke,
-    columns=3,
 )

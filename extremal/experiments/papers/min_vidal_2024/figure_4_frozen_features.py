@@ -7,11 +7,12 @@ had by anyone.
 from dataclasses import replace
 
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims, learning_curves, rises_with_p
 
 _CURVES = {
-    "certified_accuracy": "certified",
     "robust_accuracy": "attacked",
     "robust_accuracy_apgd": "APGD-CE alone",
+    "certified_accuracy": "certified",
 }
 THREE_WAYS = (
     "Robust accuracy is given three ways: under APGD-CE alone, under all attacks, and "
@@ -21,45 +22,36 @@ THREE_WAYS = (
 )
 
 
-def _above(quantity: str, value: str, p: float, than: float, source: str) -> Claim:
-    return Claim(
-        f"p = {p:g}: {quantity}, above p = {than:g}'s",
-        value,
-        {"p": than},
-        0.0,
-        source,
-        {"p": p},
-        "above",
-    )
-
-
-def claims(source: str) -> tuple[Claim, ...]:
+def _said_of_larger_p(source: str) -> tuple[Claim, ...]:
     """What Section 5.2.2 says of larger p, as claims whose sources begin with `source`."""
     more_robust = f"{source}: more robust when p gets larger"
     return (
-        Claim(
-            "cosine within classes minus between",
-            "contrast",
-            0.0,
-            0.0,
+        *claims(
             f"{source}: features of a class are clustered; > 0",
+            {},
+            ("cosine within classes minus between", "contrast", 0.0, 0.0),
             rule="above",
         ),
-        _above("stable rank", "final_stable_rank", 3.0, 1.0, f"{source}, panel c of Figure 4"),
-        _above(
+        *rises_with_p(
+            "stable rank", "final_stable_rank", f"{source}, panel c of Figure 4", 3.0, over=1.0
+        ),
+        *rises_with_p(
             "test accuracy",
             "final_test_accuracy",
-            3.0,
-            1.0,
             f"{source}: higher test accuracy when p gets larger",
+            3.0,
+            over=1.0,
         ),
-        *(
-            _above(f"mean {label} accuracy", f"{value}_mean", p, p - 1, said)
-            for value, label, said in (
-                ("robust_accuracy_apgd", "APGD-CE", more_robust),
-                ("robust_accuracy", "attacked", f"{more_robust}; ours: all attacks"),
-            )
-            for p in (2.0, 3.0, 4.0)
+        *rises_with_p(
+            "mean APGD-CE accuracy", "robust_accuracy_apgd_mean", more_robust, 2.0, 3.0, 4.0
+        ),
+        *rises_with_p(
+            "mean attacked accuracy",
+            "robust_accuracy_mean",
+            f"{more_robust}; ours: all attacks",
+            2.0,
+            3.0,
+            4.0,
         ),
     )
 
@@ -139,36 +131,18 @@ figure_4 = Experiment(
         ArrayHeatMap(
             "Cosines of centred features", "cosines", "point, by class", "point, by class"
         ),
-        Line(
-            "Accuracy during training",
-            "epoch",
-            ("test_accuracy", "train_accuracy"),
-            "epoch",
-            "accuracy",
-            by="p",
-            labels={"test_accuracy": "test", "train_accuracy": "training"},
-            styles={"train_accuracy": "dotted"},
-        ),
-        Line(
-            "Stable rank of the hidden values",
-            "epoch",
-            ("stable_rank",),
-            "epoch",
-            "stable rank",
-            by="p",
-        ),
+        *learning_curves("Stable rank of the hidden values", "stable rank"),
         Line(
             "Robust accuracy against l-inf radius",
             "radius",
-            ("robust_accuracy", "robust_accuracy_apgd", "certified_accuracy"),
+            _CURVES,
             "attack radius",
             "robust accuracy",
             by="p",
-            labels=_CURVES,
             styles={"certified_accuracy": "dashed", "robust_accuracy_apgd": "dotted"},
         ),
     ),
-    claims=claims("Section 5.2.2"),
+    claims=_said_of_larger_p("Section 5.2.2"),
     notes=(
         "The images are the user's. The folders caltech256 below EXTREMAL_DATA and in the cache "
         "are searched for caltech256-resnet152.safetensors, x (n, 2048) and y (n,), or else for "
@@ -197,7 +171,7 @@ figure_4_cifar10 = replace(
         "attacked_points": Setting(100, "O", "test points, attacked within the box"),
         "certified_points": Setting(100, "O", "of them with certificates"),
     },
-    claims=claims("ours, after Section 5.2.2"),
+    claims=_said_of_larger_p("ours, after Section 5.2.2"),
     notes=(
         "The paper has no such figure: this asks whether Section 5.2.2 holds on other images, "
         "through another extractor. Both are fetched, or read from folders cifar10 and "

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from extremal import theory
-from extremal.experiments import Claim, Experiment, PointSet, Scene, Setting
+from extremal.experiments import Experiment, PointSet, Scene, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.trial import Outcome
 
 
@@ -40,38 +41,22 @@ figure_7 = Experiment(
     columns=3,
     panels=(_scene(1.0), _scene(2.0), _scene(3.0)),
     claims=(
-        Claim(
-            "p = 1: largest angle from field to average",
-            "angle_from_average",
-            0.0,
-            1e-9,
+        *claims(
             "eq. 52: along the average",
             {"p": 1.0},
+            ("p = 1: largest angle from field to average", "angle_from_average", 0.0, 1e-9),
         ),
-        Claim(
-            "p = 2: largest turn away from w",
-            "largest_turn",
-            0.0,
-            1e-9,
+        *claims(
             "eq. 53: along w itself",
             {"p": 2.0},
+            ("p = 2: largest turn away from w", "largest_turn", 0.0, 1e-9),
+            ("p = 2: smallest turn away from w", "smallest_turn", 0.0, 1e-9),
         ),
-        Claim(
-            "p = 2: smallest turn away from w",
-            "smallest_turn",
-            0.0,
-            1e-9,
-            "eq. 53: along w itself",
-            {"p": 2.0},
-        ),
-        Claim(
-            "p = 3: smallest turn to nearer centre",
-            "smallest_turn",
-            0.01,
-            0.0,
+        *claims(
             "eq. 54: toward it; at least 0.01 rad is ours",
             {"p": 3.0},
-            "above",
+            ("p = 3: smallest turn to nearer centre", "smallest_turn", 0.01, 0.0),
+            rule="above",
         ),
     ),
 )

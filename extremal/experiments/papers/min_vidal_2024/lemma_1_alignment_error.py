@@ -9,7 +9,8 @@ import torch
 
 from extremal import models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments import SCALES, Claim, Experiment, Line, Setting
+from extremal.experiments import SCALES, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.trial import Outcome
 
 lemma_1 = Experiment(
@@ -37,31 +38,26 @@ lemma_1 = Experiment(
         Line(
             "Error of the alignment flow until T",
             "scale",
-            ("error", "bound"),
+            {"error": "measured", "bound": "bound of Lemma 1"},
             "initialisation scale ε",
             "largest error",
             by="p",
-            labels={"error": "measured", "bound": "bound of Lemma 1"},
             styles={"bound": "dashed"},
             log="xy",
         ),
     ),
     claims=(
-        Claim(
-            "error as a share of 2 K p max |f|",
-            "share_of_first_step",
-            1.0,
-            0.0,
+        *claims(
             "eq. 60, its first step",
+            {},
+            ("error as a share of 2 K p max |f|", "share_of_first_step", 1.0, 0.0),
             rule="below",
             scales=SCALES,
         ),
-        Claim(
-            "error as a share of the final bound",
-            "share_of_bound",
-            1.0,
-            0.0,
+        *claims(
             "Lemma 1: 4 ε √h M² K p",
+            {},
+            ("error as a share of the final bound", "share_of_bound", 1.0, 0.0),
             rule="below",
             scales=SCALES,
         ),

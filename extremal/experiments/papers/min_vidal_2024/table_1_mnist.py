@@ -7,6 +7,7 @@ classes are the ten digits, Figure 3 where they are even and odd ones, with digi
 from dataclasses import replace
 
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims, learning_curves, rises_with_p
 
 _TABLE_RADII = {"linf": [0.05, 0.1], "l2": [1.0, 2.0], "l1": [5.0, 10.0]}
 _PUBLISHED = {
@@ -28,31 +29,11 @@ _WAYS = {
 _OFFICIAL = ("attacked", "attacked_few", "certified")
 
 
-def _claim(name: str, p: float, value: float) -> Claim:
+def _published(name: str, p: float, value: float) -> tuple[Claim, ...]:
     near = 0.003 if name == "clean" else 0.03 if p == 4 else 0.02
     what = "clean accuracy" if name == "clean" else f"APGD-CE at {name.removeprefix('apgd ')}"
-    return Claim(
-        f"p = {p:g}: {what}",
-        name,
-        value,
-        near,
-        "Table 1; the tolerance is ours",
-        {"p": p},
-        scales=("paper",),
-    )
-
-
-def _ordered(way: str, norm: str, p: float) -> Claim:
-    source = "Table 1: rises with p" if way == "apgd" else "ours: rises with p, too"
-    return Claim(
-        f"p = {p:g}: {_WAYS[way]} in {norm}, above p = {p - 1:g}'s",
-        f"{way} {norm} area",
-        {"p": p - 1},
-        0.0,
-        f"{source}; mean over radii",
-        {"p": p},
-        "above",
-    )
+    row = (f"p = {p:g}: {what}", name, value, near)
+    return claims("Table 1; the tolerance is ours", {"p": p}, row, scales=("paper",))
 
 
 def panel(norm: str, title: str, ways: tuple[str, ...], prefix: str = "") -> Line:
@@ -61,11 +42,10 @@ def panel(norm: str, title: str, ways: tuple[str, ...], prefix: str = "") -> Lin
     return Line(
         title,
         f"{prefix}radius {norm}",
-        tuple(names),
+        names,
         f"{norm} radius",
         "accuracy",
         by="p",
-        labels=names,
         styles={
             f"{prefix}certified {norm}": "dashed",
             f"{prefix}apgd {norm}": "dotted",
@@ -135,15 +115,24 @@ table_1 = Experiment(
     ),
     claims=(
         *(
-            _claim(name, p, value)
+            claim
             for name, row in _PUBLISHED.items()
             for p, value in zip(_POWERS, row, strict=True)
+            for claim in _published(name, p, value)
         ),
         *(
-            _ordered(way, norm, p)
-            for way in ("apgd", "attacked")
+            claim
+            for way, source in (
+                ("apgd", "Table 1: rises with p"),
+                ("attacked", "ours: rises with p, too"),
+            )
             for norm in _TABLE_RADII
-            for p in (2.0, 3.0, 4.0)
+            for claim in rises_with_p(
+                f"{_WAYS[way]} in {norm}",
+                f"{way} {norm} area",
+                f"{source}; mean over radii",
+                *_POWERS[1:],
+            )
         ),
     ),
     notes=(
@@ -158,18 +147,6 @@ table_1 = Experiment(
 
 
 _CURVE_RADII = {"linf": [round(0.2 * i / 14, 4) for i in range(1, 15)]}
-
-
-def _above(quantity: str, value: str, p: float, than: float, source: str) -> Claim:
-    return Claim(
-        f"p = {p:g}: {quantity}, above p = {than:g}'s",
-        value,
-        {"p": than},
-        0.0,
-        source,
-        {"p": p},
-        "above",
-    )
 
 
 figure_6 = Experiment(
@@ -207,43 +184,25 @@ figure_6 = Experiment(
     columns=2,
     panels=(
         ArrayHeatMap("Cosines of centred images", "cosines", "image, by class", "image, by class"),
-        Line(
-            "Accuracy during training",
-            "epoch",
-            ("test_accuracy", "train_accuracy"),
-            "epoch",
-            "accuracy",
-            by="p",
-            labels={"test_accuracy": "test", "train_accuracy": "training"},
-            styles={"train_accuracy": "dotted"},
-        ),
-        Line("Stable rank of hidden values", "epoch", ("stable_rank",), "epoch", "rank", by="p"),
+        *learning_curves("Stable rank of hidden values", "rank"),
         panel("linf", "Robust accuracy against l-inf radius", ("apgd", "attacked", "certified")),
     ),
     claims=(
-        Claim(
-            "cosine within classes minus between",
-            "contrast",
-            0.0,
-            0.0,
+        *claims(
             "panel a: classes are clusters; > 0",
+            {},
+            ("cosine within classes minus between", "contrast", 0.0, 0.0),
             rule="above",
         ),
-        *(
-            _above("test accuracy", "final_test_accuracy", p, 1.0, "panel b: a slight edge")
-            for p in (2.0, 3.0)
+        *rises_with_p(
+            "test accuracy", "final_test_accuracy", "panel b: a slight edge", 2.0, 3.0, over=1.0
         ),
-        *(
-            _above("stable rank", "final_stable_rank", p, p - 1, "panel c: larger with p")
-            for p in (2.0, 3.0, 4.0)
+        *rises_with_p("stable rank", "final_stable_rank", "panel c: larger with p", *_POWERS[1:]),
+        *rises_with_p(
+            "APGD-CE accuracy", "apgd linf area", "panel d: more robust with p", *_POWERS[1:]
         ),
-        *(
-            _above("APGD-CE accuracy", "apgd linf area", p, p - 1, "panel d: more robust with p")
-            for p in (2.0, 3.0, 4.0)
-        ),
-        *(
-            _above("attacked accuracy", "attacked linf area", p, p - 1, "ours: strongest attack")
-            for p in (2.0, 3.0, 4.0)
+        *rises_with_p(
+            "attacked accuracy", "attacked linf area", "ours: strongest attack", *_POWERS[1:]
         ),
     ),
     notes=(
@@ -255,24 +214,26 @@ figure_6 = Experiment(
 )
 
 
-figure_3 = replace(
-    figure_6,
-    name="min-vidal-2024/figure-3",
+figure_3 = figure_6.variant(
+    "min-vidal-2024/figure-3",
     title="Figure 3: parity of MNIST's digits with pReLU networks",
     source="Min & Vidal 2024, Figure 3 and Section 5.2.1",
-    settings={**figure_6.settings, "labels": Setting("parity", "S", "the digit mod 2")},
+    settings={"labels": Setting("parity", "S", "the digit mod 2")},
 )
 
+_FASHION_MNIST = {
+    "dataset": Setting("fashion-mnist", "O", "the paper has MNIST"),
+    "split": Setting("published", "O", "split as the authors split MNIST"),
+    "seeds": Setting(3, "O", "the paper has 10 on MNIST"),
+}
 
-table_1_fashion_mnist = replace(
-    table_1,
-    name="min-vidal-2024/table-1-fashion-mnist",
+
+table_1_fashion_mnist = table_1.variant(
+    "min-vidal-2024/table-1-fashion-mnist",
     title="Table 1 on Fashion-MNIST: robust accuracy against p",
     source="ours, after Min & Vidal 2024, Table 1",
-    settings={
-        **table_1.settings,
-        "dataset": Setting("fashion-mnist", "O", "the paper has MNIST"),
-        "split": Setting("published", "O", "split as the authors split MNIST"),
+    settings=_FASHION_MNIST
+    | {
         "seeds": Setting(2, "O", "the paper has 5 on MNIST"),
         "attacked_points": Setting(2000, "O", "the first of 10,000"),
     },
@@ -287,35 +248,28 @@ table_1_fashion_mnist = replace(
 )
 
 
-figure_3_fashion_mnist = replace(
+def _on_fashion_mnist(record: Experiment, name: str, title: str, figure: str) -> Experiment:
+    """The figure on Fashion-MNIST, of the same size and form as MNIST: does it hold there, too?"""
+    return record.variant(
+        name,
+        title=title,
+        source=f"ours, after Min & Vidal 2024, {figure}",
+        settings=_FASHION_MNIST,
+        claims=tuple(
+            replace(claim, source=f"ours; MNIST's {claim.source}") for claim in record.claims
+        ),
+    )
+
+
+figure_3_fashion_mnist = _on_fashion_mnist(
     figure_3,
-    name="min-vidal-2024/figure-3-fashion-mnist",
-    title="Figure 3 on Fashion-MNIST: class index even or odd",
-    source="ours, after Min & Vidal 2024, Figure 3",
-    settings={
-        **figure_3.settings,
-        "dataset": Setting("fashion-mnist", "O", "the paper has MNIST"),
-        "split": Setting("published", "O", "split as the authors split MNIST"),
-        "seeds": Setting(3, "O", "the paper has 10 on MNIST"),
-    },
-    claims=tuple(
-        replace(claim, source=f"ours; MNIST's {claim.source}") for claim in figure_3.claims
-    ),
+    "min-vidal-2024/figure-3-fashion-mnist",
+    "Figure 3 on Fashion-MNIST: class index even or odd",
+    "Figure 3",
 )
-
-
-figure_6_fashion_mnist = replace(
+figure_6_fashion_mnist = _on_fashion_mnist(
     figure_6,
-    name="min-vidal-2024/figure-6-fashion-mnist",
-    title="Figure 6 on Fashion-MNIST: classifying garments",
-    source="ours, after Min & Vidal 2024, Figure 6",
-    settings={
-        **figure_6.settings,
-        "dataset": Setting("fashion-mnist", "O", "the paper has MNIST"),
-        "split": Setting("published", "O", "split as the authors split MNIST"),
-        "seeds": Setting(3, "O", "the paper has 10 on MNIST"),
-    },
-    claims=tuple(
-        replace(claim, source=f"ours; MNIST's {claim.source}") for claim in figure_6.claims
-    ),
+    "min-vidal-2024/figure-6-fashion-mnist",
+    "Figure 6 on Fashion-MNIST: classifying garments",
+    "Figure 6",
 )

@@ -10,27 +10,27 @@ import torch
 
 from extremal import attack, measure, models, theory
 from extremal.data import OrthonormalMixture
-from extremal.experiments import Claim, Experiment, Line, Setting, VerticalLine
+from extremal.experiments import Experiment, Line, Setting, VerticalLine
+from extremal.experiments.papers.shared.claim_rows import CRITICAL_RADII, average_radius, claims
 from extremal.experiments.papers.shared.robust_numbers import half_radius
 from extremal.experiments.trial import Outcome
 
-_AVERAGE = VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K")
-_SUBCLASS = VerticalLine(theory.OPTIMAL_RADIUS, "√2/2")
+_AVERAGE, _SUBCLASS = CRITICAL_RADII
+_OPTIMAL = theory.OPTIMAL_RADIUS
 
 
 def _panel(name: str, symbol: str, spread: float, mark: VerticalLine) -> Line:
     return Line(
         f"{symbol}, α = {spread:g}",
         "radius",
-        ("accuracy", "lower_bound", "upper_bound"),
-        "l2 radius",
-        "accuracy",
-        where={"classifier": name, "spread": spread},
-        labels={
+        {
             "accuracy": "worst attack",
             "lower_bound": "proven lower bound",
             "upper_bound": "proven upper bound",
         },
+        "l2 radius",
+        "accuracy",
+        where={"classifier": name, "spread": spread},
         styles={"lower_bound": "dashed", "upper_bound": "dotted"},
         vertical_lines=(mark,),
     )
@@ -67,22 +67,18 @@ theorem_1 = Experiment(
         *(_panel("subclass", "F^(3)", spread, _SUBCLASS) for spread in (0.1, 0.3, 1.0)),
     ),
     claims=(
-        Claim("radii at which a bound is broken", "bounds_broken", 0.0, 0.0, "Theorems 1 and 3"),
-        Claim(
-            "F: radius where accuracy is 1/2, α = 0.1",
-            "half_radius",
-            lambda s: theory.average_radius(s["positive"], s["negative"]),
-            0.03,
+        *claims(
+            "Theorems 1 and 3", {}, ("radii at which a bound is broken", "bounds_broken", 0.0, 0.0)
+        ),
+        *claims(
             "1/sqrt(K), Remark 2",
             {"classifier": "average", "spread": 0.1},
+            ("F: radius where accuracy is 1/2, α = 0.1", "half_radius", average_radius, 0.03),
         ),
-        Claim(
-            "F^(3): radius where accuracy is 1/2, α = 0.1",
-            "half_radius",
-            theory.OPTIMAL_RADIUS,
-            0.03,
+        *claims(
             "sqrt(2)/2, Remark 2",
             {"classifier": "subclass", "spread": 0.1},
+            ("F^(3): radius where accuracy is 1/2, α = 0.1", "half_radius", _OPTIMAL, 0.03),
         ),
     ),
     notes=(

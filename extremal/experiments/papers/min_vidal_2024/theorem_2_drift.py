@@ -11,6 +11,7 @@ from torch import Tensor
 from extremal import theory
 from extremal.data import OrthonormalMixture
 from extremal.experiments import SCALES, Claim, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.trial import Outcome
 
 
@@ -27,11 +28,16 @@ def _panel(title: str, y: str, inside: bool) -> Line:
     )
 
 
-def _claim(
-    quantity: str, value: str, published: float, source: str, p: float, inside: bool
-) -> Claim:
-    where = {"p": p, "inside": inside}
-    return Claim(quantity, value, published, 0.0, source, where, scales=SCALES)
+_NOT_OUTSIDE = "eq. 7 as printed, false outside the span"
+_NOT_AT_1 = "eq. 8 as printed, false for p = 1"
+
+
+def _share(
+    source: str, p: float, inside: bool, quantity: str, extreme: str, published: float
+) -> tuple[Claim, ...]:
+    target = "average" if quantity.endswith("average") else "center"
+    row = (quantity, f"{extreme}_toward_{target}", published, 0.0)
+    return claims(source, {"p": p, "inside": inside}, row, scales=SCALES)
 
 
 theorem_2 = Experiment(
@@ -60,31 +66,13 @@ theorem_2 = Experiment(
         _panel("Toward a centre, w anywhere", "toward_center", False),
     ),
     claims=(
-        _claim(
-            "p = 1, span: least share to average", "least_toward_average", 1.0, "eq. 7", 1, True
-        ),
-        _claim("p = 3, span: most share to average", "most_toward_average", 0.0, "eq. 7", 3, True),
-        _claim("p = 4, span: most share to average", "most_toward_average", 0.0, "eq. 7", 4, True),
-        _claim("p = 3, span: least share to centre", "least_toward_center", 1.0, "eq. 8", 3, True),
-        _claim(
-            "p = 4, any w: least share to centre", "least_toward_center", 1.0, "eq. 8", 4, False
-        ),
-        _claim(
-            "p = 3, any w: most share to average",
-            "most_toward_average",
-            0.0,
-            "eq. 7 as printed, false outside the span",
-            3,
-            False,
-        ),
-        _claim(
-            "p = 1, span: least share to centre",
-            "least_toward_center",
-            1.0,
-            "eq. 8 as printed, false for p = 1",
-            1,
-            True,
-        ),
+        *_share("eq. 7", 1, True, "p = 1, span: least share to average", "least", 1.0),
+        *_share("eq. 7", 3, True, "p = 3, span: most share to average", "most", 0.0),
+        *_share("eq. 7", 4, True, "p = 4, span: most share to average", "most", 0.0),
+        *_share("eq. 8", 3, True, "p = 3, span: least share to centre", "least", 1.0),
+        *_share("eq. 8", 4, False, "p = 4, any w: least share to centre", "least", 1.0),
+        *_share(_NOT_OUTSIDE, 3, False, "p = 3, any w: most share to average", "most", 0.0),
+        *_share(_NOT_AT_1, 1, True, "p = 1, span: least share to centre", "least", 1.0),
     ),
     notes=(
         "The last two rows test the theorem as printed where its proof does not reach, and are "
