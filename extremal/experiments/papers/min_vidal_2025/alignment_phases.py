@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import Claim, Experiment, Line, Setting, Settings, VerticalLine
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.trial import Outcome
 
 _KINDS = ("none", "direction", "literal")
@@ -102,21 +103,20 @@ alignment = Experiment(
     ),
     claims=(
         *(claim for kind in _KINDS for claim in _claims(kind)),
-        Claim(
-            "none: norm at alignment, as a share of the last",
-            "norm_when_aligned",
-            0.0,
-            0.01,
+        *claims(
             _PHASES,
             {"nudge": "none"},
+            ("none: norm at alignment, as a share of the last", "norm_when_aligned", 0.0, 0.01),
         ),
-        Claim(
-            "none: iterations from alignment to growth",
-            "growth_iterations",
-            _growth_iterations,
-            130.0,
+        *claims(
             _THEORY,
             {"nudge": "none"},
+            (
+                "none: iterations from alignment to growth",
+                "growth_iterations",
+                _growth_iterations,
+                130.0,
+            ),
             scales=("paper",),
         ),
     ),

@@ -6,10 +6,10 @@ Published: the cubic ReLU collapses at 0.1 to 0.2 from both, pReLU from a large 
 about 0.4 on.
 """
 
-from typing import Any, Literal
+from typing import Any
 
-from extremal import theory
-from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting
+from extremal.experiments.papers.shared.claim_rows import attacked_curves, claims
 
 _COLLAPSE = "0.2 to 0.27, read off the full paper's figure"
 _FOLLOW = "0.68 to 0.71, read off the full paper's figure"
@@ -41,33 +41,20 @@ _RADII = [round(0.02 * i, 2) for i in range(51)]
 _FEW = ("prelu", "relu", "mlp-4", "tanh", "logistic", "bayes")  # those of the published figure
 
 
+def _panel(spread: float) -> Line:
+    styles = {"bayes": "dashed", "logistic": "dotted", "tanh": "dashed"}  # they lie on others
+    where = {"spread": spread}
+    return attacked_curves(f"α = {spread:g}", "network", where, labels=_NAMES, styles=styles)
+
+
+def _median(name: str, middle: float, tolerance: float, source: str) -> tuple[Claim, ...]:
+    row = (f"{_NAMES[name]}: median radius", "half_radius", middle, tolerance)
+    scales = ("quick", "paper") if name in _FEW else ("paper",)
+    return claims(source, {"network": name, "spread": 0.1}, row, scales=scales)
+
+
 def _networks(names: tuple[str, ...], **given: Any) -> list[dict[str, Any]]:
     return [{"network": name, **_OWN.get(name, {}), **given} for name in names]
-
-
-def _panel(spread: float) -> Line:
-    return Line(
-        f"α = {spread:g}",
-        "radius",
-        ("robust_accuracy",),
-        "l2 radius",
-        "accuracy under the strongest attack",
-        by="network",
-        where={"spread": spread},
-        labels=_NAMES,
-        styles={"bayes": "dashed", "logistic": "dotted", "tanh": "dashed"},  # they lie on others
-        vertical_lines=(
-            VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-            VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
-        ),
-    )
-
-
-def _claim(name: str, middle: float, tolerance: float, source: str) -> Claim:
-    where = {"network": name, "spread": 0.1}
-    scales: tuple[Scale, ...] = ("quick", "paper") if name in _FEW else ("paper",)
-    quantity = f"{_NAMES[name]}: median radius"
-    return Claim(quantity, "half_radius", middle, tolerance, source, where, scales=scales)
 
 
 figure_2 = Experiment(
@@ -132,9 +119,18 @@ figure_2 = Experiment(
     columns=3,
     panels=(_panel(0.1), _panel(0.3), _panel(1.0)),
     claims=(
-        *(_claim(name, 0.235, 0.035, _COLLAPSE) for name in ("relu", "mlp-4", "tanh", "logistic")),
-        *(_claim(name, 0.235, 0.035, _LAYERS) for name in ("leaky-relu", "gelu")),
-        *(_claim(name, 0.695, 0.015, _FOLLOW) for name in ("prelu", "bayes")),
+        *(
+            claim
+            for name, middle, tolerance, source in (
+                *(
+                    (name, 0.235, 0.035, _COLLAPSE)
+                    for name in ("relu", "mlp-4", "tanh", "logistic")
+                ),
+                *((name, 0.235, 0.035, _LAYERS) for name in ("leaky-relu", "gelu")),
+                *((name, 0.695, 0.015, _FOLLOW) for name in ("prelu", "bayes")),
+            )
+            for claim in _median(name, middle, tolerance, source)
+        ),
         *(
             Claim(
                 f"{_NAMES[name]}: collapses too, median radius",
@@ -148,14 +144,11 @@ figure_2 = Experiment(
             )
             for name in ("power", *(name for name in _NAMES if name.startswith("deep")))
         ),
-        Claim(
-            "all: share that has learned, α = 0.1",
-            "learned",
-            1.0,
-            0.0,
+        *claims(
             "ours: a network that has not learned says nothing",
             {"spread": 0.1},
-            "above",
+            ("all: share that has learned, α = 0.1", "learned", 1.0, 0.0),
+            rule="above",
         ),
     ),
     notes=(
@@ -188,81 +181,50 @@ _RUNS = [
     _run("power", 0.5, 7000, lr=0.005),
     {"run": "Bayes", "network": "bayes"},
 ]
-_KEPT = {
-    name: setting
-    for name, setting in figure_2.settings.items()
-    if name not in ("networks", "spread", "steps", "init_std")
-}
 
 
-def _start_claim(
-    run: str,
-    value: str,
-    middle: float,
-    tolerance: float,
-    source: str,
-    rule: Literal["near", "above"] = "near",
-) -> Claim:
-    text = {"half_radius": "median radius", "first_fall": "radius of the first losses"}[value]
-    scales: tuple[Scale, ...] = ("paper",) if "0.25" in run else ("quick", "paper")
-    where = {"run": run}
-    return Claim(f"{run}: {text}", value, middle, tolerance, source, where, rule, scales)
+def _half(source: str, run: str, middle: float, tolerance: float) -> tuple[Claim, ...]:
+    row = (f"{run}: median radius", "half_radius", middle, tolerance)
+    return claims(source, {"run": run}, row, scales=_scales(run))
 
 
-figure_7 = Experiment(
-    name="min-vidal-2025/figure-7",
+def _first_fall(
+    source: str, run: str, middle: float, tolerance: float, rule: str = "near"
+) -> tuple[Claim, ...]:
+    row = (f"{run}: radius of the first losses", "first_fall", middle, tolerance)
+    return claims(source, {"run": run}, row, rule=rule, scales=_scales(run))
+
+
+def _scales(run: str) -> tuple[Scale, ...]:
+    return ("paper",) if "0.25" in run else ("quick", "paper")
+
+
+figure_7 = figure_2.variant(
+    "min-vidal-2025/figure-7",
     title="Small and large initialisation, and a ReLU cubed without division",
     source="Min & Vidal 2025, Figure 7, from the full paper",
-    study="extremal.experiments.studies.comparison:comparison",
     settings={
-        **_KEPT,
         "spread": Setting([0.1], "O", "alpha is not published: Figure 2 shows two others"),
         "runs": Setting(
             _RUNS, "O", "N(0, 1e-4) and N(0, 0.25), read as variances and as deviations"
         ),
     },
-    quick={
-        **{name: value for name, value in figure_2.quick.items() if name != "networks"},
-        "runs": [_RUNS[i] for i in (0, 1, 3, 4, 6, 7)],
-    },
-    smoke={
-        **{
-            name: value
-            for name, value in figure_2.smoke.items()
-            if name not in ("networks", "init_std")
-        },
-        "runs": [run | {"steps": 30} for run in _RUNS],
-    },
+    without=("networks", "spread", "steps", "init_std"),
+    quick={**figure_2.quick, "runs": [_RUNS[i] for i in (0, 1, 3, 4, 6, 7)]},
+    smoke={**figure_2.smoke, "runs": [run | {"steps": 30} for run in _RUNS]},
     axes=("spread", "runs"),
     columns=1,
-    panels=(
-        Line(
-            "Robust accuracy, α = 0.1",
-            "radius",
-            ("robust_accuracy",),
-            "l2 radius",
-            "accuracy under the strongest attack",
-            by="run",
-            labels={run["run"]: run["run"] for run in _RUNS},
-            styles={"Bayes": "dashed"},
-            vertical_lines=(
-                VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-                VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
-            ),
-        ),
-    ),
+    panels=(attacked_curves("Robust accuracy, α = 0.1", "run", {}, styles={"Bayes": "dashed"}),),
     claims=(
-        _start_claim("pReLU, std 1e-4", "half_radius", 0.695, 0.015, _AS_FIGURE_2),
-        _start_claim("pReLU, std 0.01", "half_radius", 0.695, 0.015, _AS_FIGURE_2),
-        *(
-            _start_claim(f"pReLU, {_STARTS[std]}", "first_fall", 0.68, 0.03, _AS_FIGURE_2, "above")
-            for std in (1e-4, 1e-2)
-        ),
-        _start_claim("pReLU, std 0.25", "first_fall", 0.4, 0.05, _FROM),
-        _start_claim("pReLU, std 0.5", "first_fall", 0.4, 0.05, _FROM),
-        _start_claim("cubic, std 0.01", "half_radius", 0.15, 0.05, _CUBIC),
-        _start_claim("cubic, std 0.25", "half_radius", 0.15, 0.05, _CUBIC),
-        _start_claim("cubic, std 0.5", "half_radius", 0.15, 0.05, _CUBIC),
+        *_half(_AS_FIGURE_2, "pReLU, std 1e-4", 0.695, 0.015),
+        *_half(_AS_FIGURE_2, "pReLU, std 0.01", 0.695, 0.015),
+        *_first_fall(_AS_FIGURE_2, "pReLU, std 1e-4", 0.68, 0.03, "above"),
+        *_first_fall(_AS_FIGURE_2, "pReLU, std 0.01", 0.68, 0.03, "above"),
+        *_first_fall(_FROM, "pReLU, std 0.25", 0.4, 0.05),
+        *_first_fall(_FROM, "pReLU, std 0.5", 0.4, 0.05),
+        *_half(_CUBIC, "cubic, std 0.01", 0.15, 0.05),
+        *_half(_CUBIC, "cubic, std 0.25", 0.15, 0.05),
+        *_half(_CUBIC, "cubic, std 0.5", 0.15, 0.05),
     ),
     notes=(
         "The two starts are given as N(0, 1e-4) and N(0, 0.25): as variances these are standard "

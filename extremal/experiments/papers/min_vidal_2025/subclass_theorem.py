@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from extremal import theory
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting, Settings, VerticalLine
+from extremal.experiments.papers.shared.claim_rows import claims
 
 _BOTH: tuple[Scale, ...] = ("quick", "paper")
 _PAPER: tuple[Scale, ...] = ("paper",)
@@ -22,6 +23,10 @@ def _unavoidable(settings: Settings) -> float:
     return theory.unavoidable_error(*counts, theory.OPTIMAL_RADIUS)
 
 
+def _single_radius(settings: Settings) -> float:
+    return theory.subclass_radius(settings["negative"], 1.0)
+
+
 def _line(
     title: str, x: str, ylabel: str, where: Mapping[str, float], names: Mapping[str, str]
 ) -> Line:
@@ -30,25 +35,14 @@ def _line(
     return Line(
         title,
         x,
-        tuple(names),
+        names,
         {"radius": "l2 radius", "spread": "spread α", "p": "power p"}[x],
         ylabel,
         where=where,
-        labels=names,
         styles={name: "dotted" for name in names if name in ("bound", "unavoidable")},
         vertical_lines=(VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),) if curve else (),
         log="" if curve else "x",
     )
-
-
-def _more(p: float, less: float) -> Claim:
-    name = f"α = 10: p = {p:g} agrees with Bayes, more than {less:g}"
-    return Claim(name, "agreement", {"p": less} | _HIGH, 0.0, _BAYES, {"p": p} | _HIGH, "above")
-
-
-def _as_bayes(p: float) -> Claim:
-    name = f"α = 0.3: radius of F^({p:g}), over that of Bayes"
-    return Claim(name, "radius_of_bayes", 1.0, 0.02, _BAYES, {"p": p} | _LOW)
 
 
 def _least(
@@ -159,20 +153,18 @@ theorem = Experiment(
     ),
     claims=(
         *(
-            Claim(
-                f"dist(f, F^(3)), α = {spread:g}: {text}",
-                value,
-                0.0,
-                0.1,
+            claim
+            for spread in (0.1, 0.3)
+            for claim in claims(
                 _LEARNED,
                 _P | {"spread": spread},
-                "below",
+                (f"dist(f, F^(3)), α = {spread:g}: found", "distance", 0.0, 0.1),
+                (f"dist(f, F^(3)), α = {spread:g}: proven", "distance_upper", 0.0, 0.1),
+                rule="below",
             )
-            for spread in (0.1, 0.3)
-            for value, text in (("distance", "found"), ("distance_upper", "proven"))
         ),
-        Claim("p = 3: radii that break the bound", "bounds_broken", 0.0, 0.0, _BOUND, _P),
-        Claim("p = 16: radii that break it", "bounds_broken", 0.0, 0.0, _BOUND, {"p": 16.0}),
+        *claims(_BOUND, _P, ("p = 3: radii that break the bound", "bounds_broken", 0.0, 0.0)),
+        *claims(_BOUND, {"p": 16.0}, ("p = 16: radii that break it", "bounds_broken", 0.0, 0.0)),
         _least("F^(p), every p", "robust_error", {}),
         *(
             _least(f"{who}, α = {spread:g}", value, _P | {"spread": spread}, scales)
@@ -180,17 +172,34 @@ theorem = Experiment(
             for spread, scales in ((0.1, _BOTH), (0.3, _BOTH), (1.0, _PAPER))
         ),
         _least("Bayes", "robust_error_bayes", {}),
-        _more(3.0, 1.0),
-        _more(16.0, 3.0),
-        _as_bayes(3.0),
-        _as_bayes(16.0),
-        Claim(
-            "α = 0.1: radius of F^(1)",
-            "half_radius",
-            lambda s: theory.subclass_radius(s["negative"], 1.0),
-            0.02,
+        *(
+            claim
+            for p, less in ((3.0, 1.0), (16.0, 3.0))
+            for claim in claims(
+                _BAYES,
+                {"p": p} | _HIGH,
+                (
+                    f"α = 10: p = {p:g} agrees with Bayes, more than {less:g}",
+                    "agreement",
+                    {"p": less} | _HIGH,
+                    0.0,
+                ),
+                rule="above",
+            )
+        ),
+        *(
+            claim
+            for p in (3.0, 16.0)
+            for claim in claims(
+                _BAYES,
+                {"p": p} | _LOW,
+                (f"α = 0.3: radius of F^({p:g}), over that of Bayes", "radius_of_bayes", 1.0, 0.02),
+            )
+        ),
+        *claims(
             _SINGLE,
             {"p": 1.0, "spread": 0.1},
+            ("α = 0.1: radius of F^(1)", "half_radius", _single_radius, 0.02),
         ),
     ),
     version=3,

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import evaluate
-from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
+from extremal.experiments import Claim, Experiment, Scale, Setting
+from extremal.experiments.papers.shared.claim_rows import attacked_curves, claims
 from extremal.experiments.papers.shared.robust_numbers import area
 from extremal.experiments.trial import Outcome
 
@@ -43,25 +44,12 @@ def _networks(*names: str, **given: float) -> list[dict[str, Any]]:
     return [{"activation": name, **_OWN.get(name, {}), **given} for name in names]
 
 
-def _panel(loss: str) -> Line:
-    return Line(
-        f"Loss: {loss}",
-        "radius",
-        ("robust_accuracy",),
-        "l2 radius",
-        "accuracy under the strongest attack",
-        by="activation",
-        where={"loss": loss},
-        vertical_lines=(
-            VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-            VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
-        ),
-    )
+def _scales(name: str) -> tuple[Scale, ...]:
+    return ("quick", "paper") if name in _FEW else ("paper",)
 
 
 def _below(name: str, loss: str) -> Claim:
     """An activation that is not pReLU is less robust than it, by the mean of the areas."""
-    scales: tuple[Scale, ...] = ("quick", "paper") if name in _FEW else ("paper",)
     return Claim(
         f"{name}, {loss}: area below that of pReLU",
         "area",
@@ -70,21 +58,7 @@ def _below(name: str, loss: str) -> Claim:
         _SOURCE,
         {"activation": name, "loss": loss},
         rule="below",
-        scales=scales,
-    )
-
-
-def _learned(name: str) -> Claim:
-    scales: tuple[Scale, ...] = ("quick", "paper") if name in _FEW else ("paper",)
-    return Claim(
-        f"{name}: share that has learned",
-        "learned",
-        1.0,
-        0.0,
-        _FITTED,
-        {"activation": name},
-        "above",
-        scales,
+        scales=_scales(name),
     )
 
 
@@ -138,18 +112,27 @@ activation = Experiment(
     },
     axes=("networks", "loss"),
     columns=3,
-    panels=tuple(_panel(loss) for loss in _LOSSES),
+    panels=tuple(
+        attacked_curves(f"Loss: {loss}", "activation", {"loss": loss}) for loss in _LOSSES
+    ),
     claims=(
-        Claim(
-            "prelu: median radius, exponential loss",
-            "half_radius",
-            theory.OPTIMAL_RADIUS,
-            0.03,
+        *claims(
             "sqrt(2)/2, Min & Vidal 2024, Theorem 1",
             {"activation": "prelu", "loss": "exp"},
+            ("prelu: median radius, exponential loss", "half_radius", theory.OPTIMAL_RADIUS, 0.03),
             scales=("paper",),
         ),
-        *(_learned(name) for name in _NAMES),
+        *(
+            claim
+            for name in _NAMES
+            for claim in claims(
+                _FITTED,
+                {"activation": name},
+                (f"{name}: share that has learned", "learned", 1.0, 0.0),
+                rule="above",
+                scales=_scales(name),
+            )
+        ),
         *(_below(name, loss) for loss in _LOSSES for name in _NAMES[1:]),
     ),
     version=2,

@@ -10,7 +10,8 @@ import torch
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting
+from extremal.experiments.papers.shared.claim_rows import attacked_curves, average_radius, claims
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
@@ -38,22 +39,6 @@ _SOURCE = "theory of the flow; whether it holds for this algorithm is the questi
 _SAME = "ours: within the flow's range over seeds and the tolerance; the question itself"
 
 
-def _panel(title: str, p: float) -> Line:
-    return Line(
-        title,
-        "radius",
-        ("robust_accuracy",),
-        "l2 radius",
-        "accuracy under the strongest attack",
-        by="run",
-        where={"p": p},
-        vertical_lines=(
-            VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-            VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
-        ),
-    )
-
-
 def _measure(title: str, name: str, ylabel: str, log: Literal["", "y"] = "") -> Line:
     """A number of each algorithm, in the order of the record."""
     return Line(
@@ -71,41 +56,22 @@ def _measure(title: str, name: str, ylabel: str, log: Literal["", "y"] = "") -> 
 
 def _claims(run: str) -> tuple[Claim, ...]:
     """Radii as theory has them, and the flow's own endpoint, for both powers."""
-    expected = {1.0: lambda s: theory.average_radius(s["positive"], s["negative"])}
-    expected |= {3.0: lambda s: theory.OPTIMAL_RADIUS}
     scales: tuple[Scale, ...] = ("quick", "paper") if run in _QUICK else ("paper",)
-    claims = []
-    for p, radius in expected.items():
-        large = "flow, large" if run.endswith("large") else "flow"
-        here, flow = ({"p": p, "run": name} for name in (run, large))
-        claims += [
-            Claim(
-                f"{run}: median radius, p = {p:g}",
-                "half_radius",
-                radius,
-                0.02,
-                _SOURCE,
+    flow = "flow, large" if run.endswith("large") else "flow"
+    found: tuple[Claim, ...] = ()
+    for p, radius in ((1.0, average_radius), (3.0, theory.OPTIMAL_RADIUS)):
+        here, known = {"p": p, "run": run}, {"p": p, "run": flow}
+        row = (f"{run}: median radius, p = {p:g}", "half_radius", radius, 0.02)
+        found += claims(_SOURCE, here, row, scales=scales)
+        if run != flow:
+            found += claims(
+                _SAME,
                 here,
+                (f"{run}: mean cosine, p = {p:g}, as the flow's", "mean_cosine", known, 0.005),
+                (f"{run}: distance, p = {p:g}, as the flow's", "distance", known, 0.01),
                 scales=scales,
             )
-        ]
-        if here != flow:
-            claims += [
-                Claim(
-                    f"{run}: {text}, p = {p:g}, as the flow's",
-                    value,
-                    flow,
-                    tolerance,
-                    _SAME,
-                    here,
-                    scales=scales,
-                )
-                for value, text, tolerance in (
-                    ("mean_cosine", "mean cosine", 0.005),
-                    ("distance", "distance", 0.01),
-                )
-            ]
-    return tuple(claims)
+    return found
 
 
 algorithm = Experiment(
@@ -166,8 +132,7 @@ algorithm = Experiment(
     axes=("training", "p"),
     columns=2,
     panels=(
-        _panel("p = 1", 1.0),
-        _panel("p = 3", 3.0),
+        *(attacked_curves(f"p = {p:g}", "run", {"p": p}) for p in (1.0, 3.0)),
         _measure("Alignment", "mean_cosine", "mean cosine with what theory predicts"),
         _measure("Distance to F (p = 1), F^(3) (p = 3)", "distance", "dist(f, F)"),
         _measure("Loss at the end", "loss", "training loss", "y"),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from extremal import _check, data, measure, models, train
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
@@ -53,12 +54,11 @@ def _panel(kind: str, title: str, *, log: bool, centred: bool = False) -> Line:
     return Line(
         title,
         "level",
-        ("half_radius_share", "worst_radius_share"),
+        {"half_radius_share": "all points", "worst_radius_share": "worst cluster"},
         _AXIS[kind],
         "radius / half the distance",
         by="p",
         where={"kind": kind, "centred": centred},
-        labels={"half_radius_share": "all points", "worst_radius_share": "worst cluster"},
         styles={"worst_radius_share": "dashed"},
         log="x" if log else "",
     )
@@ -145,12 +145,11 @@ correlation = Experiment(
         Line(
             "Random centres: accuracy",
             "level",
-            ("clean_accuracy", "worst_accuracy"),
+            {"clean_accuracy": "all points", "worst_accuracy": "worst cluster"},
             _AXIS["rank"],
             "accuracy without attack",
             by="p",
             where={"kind": "rank"},
-            labels={"clean_accuracy": "all points", "worst_accuracy": "worst cluster"},
             styles={"worst_accuracy": "dashed"},
             log="x",
         ),
@@ -158,13 +157,10 @@ correlation = Experiment(
         _panel("spread", "Unequal spreads", log=True),
     ),
     claims=(
-        Claim(
-            "p = 3, orthonormal: median radius / √½",
-            "half_radius_share",
-            1.0,
-            0.03,
+        *claims(
             "Theorem 1: sqrt(2)/2",
             {"p": 3.0} | _BASE,
+            ("p = 3, orthonormal: median radius / √½", "half_radius_share", 1.0, 0.03),
         ),
         *(_over("cosine", level) for level in (0.0, 0.1, 0.2, 0.4)),
         *(_over("cosine", level, centred=True) for level in (0.2, 0.4)),

@@ -11,6 +11,7 @@ from torch import Tensor
 from extremal import models, theory
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import Claim, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.robust_numbers import both_sides
 from extremal.experiments.trial import Outcome
 
@@ -30,23 +31,19 @@ def _on_closed_form(p: float) -> tuple[Claim, ...]:
     where = {"p": p} | _NOISELESS
     worst = {"clusters": "6 + 4"} | where
     number = min(theory.subclass_radius(opposing, p) for opposing in (4, 6))
-    names = (("attacked", "attack"), ("certified", "certificate"))
     return (
-        *(
-            Claim(f"p = {p:g}, 6 + 4: {side}", f"{name}_worst", number, 0.005, _CLOSED, worst)
-            for name, side in names
+        *claims(
+            _CLOSED,
+            worst,
+            (f"p = {p:g}, 6 + 4: attack", "attacked_worst", number, 0.005),
+            (f"p = {p:g}, 6 + 4: certificate", "certified_worst", number, 0.005),
         ),
-        *(
-            Claim(
-                f"p = {p:g}: {side} off the closed form, at most",
-                f"off_{name}",
-                0.0,
-                0.005,
-                _CLOSED,
-                where,
-                "below",
-            )
-            for name, side in names
+        *claims(
+            _CLOSED,
+            where,
+            (f"p = {p:g}: attack off the closed form, at most", "off_attacked", 0.0, 0.005),
+            (f"p = {p:g}: certificate off the closed form, at most", "off_certified", 0.0, 0.005),
+            rule="below",
         ),
     )
 
@@ -121,12 +118,15 @@ critical_radius = Experiment(
     claims=(
         *(claim for p in (1.0, 1.5, 2.0, 3.0, 6.0) for claim in _on_closed_form(p)),
         *(
-            Claim(f"p = {p:g}: {text}", value, 0.0, 0.02, _BOTH, {"p": p}, "below")
+            claim
             for p in (2.0, 3.0, 4.0, 6.0)
-            for value, text in (
-                ("gap", "median gap"),
-                ("gap_99", "gap, 99 % of points"),
-                ("gap_largest", "largest gap"),
+            for claim in claims(
+                _BOTH,
+                {"p": p},
+                (f"p = {p:g}: median gap", "gap", 0.0, 0.02),
+                (f"p = {p:g}: gap, 99 % of points", "gap_99", 0.0, 0.02),
+                (f"p = {p:g}: largest gap", "gap_largest", 0.0, 0.02),
+                rule="below",
             )
         ),
     ),

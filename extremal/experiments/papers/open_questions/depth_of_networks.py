@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from extremal import theory
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting, VerticalLine
+from extremal.experiments.papers.shared.claim_rows import CRITICAL_RADII, claims
 
 _FASHION = "fashion-mnist"
 _LEARNED = {"mixture": 0.99, "mnist": 0.9, _FASHION: 0.75, "cifar10": 0.3}
@@ -65,10 +65,6 @@ _FEW = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0]
 _SHORT = [0.0, 0.05, 0.1, 0.2, 0.4]
 _POINTS: dict[str, Any] = {"train_points": 2000, "batch": 100, "epochs": 60, "attacked_points": 60}
 _TRAINS_HERE: dict[str, Any] = {"width": 16, "train_points": 5000, "batch": 50, "epochs": 10}
-_CRITICAL = (
-    VerticalLine(lambda s: theory.average_radius(s["positive"], s["negative"]), "1/√K"),
-    VerticalLine(theory.OPTIMAL_RADIUS, "√2/2"),
-)
 
 
 def _panel(title: str, panel: str, pairs: list[list[dict[str, Any]]], *marks: VerticalLine) -> Line:
@@ -108,11 +104,6 @@ def _twins(problem: str, layers: int) -> Claim:
     """At quick scale the mixture has two layers alone."""
     relu, prelu = _TWINS[layers - 1]
     return _over(problem, prelu, relu, _BOTH if (problem, layers) == ("mixture", 2) else ("paper",))
-
-
-def _at_least(text: str, value: str, least: float, source: str, problem: str) -> Claim:
-    where = {"problem": problem}
-    return Claim(f"{problem}: {text}", value, least, 0.0, source, where, "above", ("paper",))
 
 
 depth = Experiment(
@@ -188,8 +179,8 @@ depth = Experiment(
     axes=("case",),
     columns=2,
     panels=(
-        _panel("The mixture", "mixture", _TWINS, *_CRITICAL),
-        _panel("The mixture: controls", "controls", _CONTROLS, *_CRITICAL),
+        _panel("The mixture", "mixture", _TWINS, *CRITICAL_RADII),
+        _panel("The mixture: controls", "controls", _CONTROLS, *CRITICAL_RADII),
         _panel("MNIST (quick: digits)", "mnist", [*_TWINS, _OWN_NORM[1]]),
         _panel("Fashion-MNIST (quick: digits)", _FASHION, [*_TWINS, _OWN_NORM[1]]),
         _panel("CIFAR-10 (quick: digits)", "cifar10", [_CONV, _pair("conv", 2)]),
@@ -206,22 +197,32 @@ depth = Experiment(
         *(_over("mixture", _TWINS[2][1], added[-1]) for added in (_RESIDUAL, _ADDED)),
         _over("mixture", _SHALLOW[1], _SHALLOW[0], _BOTH),
         *(
-            _at_least("clean accuracy", "clean_accuracy", least, _FITTED, problem)
+            claim
             for problem, least in _LEARNED.items()
+            for claim in claims(
+                _FITTED,
+                {"problem": problem},
+                (f"{problem}: clean accuracy", "clean_accuracy", least, 0.0),
+                rule="above",
+                scales=("paper",),
+            )
         ),
         *(
-            Claim(
-                f"{problem}: radii left by attacks of 100 steps, {side}",
-                "longer_share",
-                0.9,
-                0.0,
-                _LONGER,
-                {"problem": problem, "p": p, "network": kind},
-                "above",
-                ("paper",),
-            )
+            claim
             for problem, kind in _DEEP.items()
             for p, side in ((1.0, "ReLU"), (3.0, "p = 3"))
+            for claim in claims(
+                _LONGER,
+                {"problem": problem, "p": p, "network": kind},
+                (
+                    f"{problem}: radii left by attacks of 100 steps, {side}",
+                    "longer_share",
+                    0.9,
+                    0.0,
+                ),
+                rule="above",
+                scales=("paper",),
+            )
         ),
     ),
     version=3,

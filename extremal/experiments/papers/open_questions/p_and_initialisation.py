@@ -3,11 +3,12 @@
 Directions, missed centres, radius, time and accuracy, all else equal.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from extremal import theory
-from extremal.experiments import Claim, Experiment, Line, Scale, Setting, Settings
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting
+from extremal.experiments.papers.shared.claim_rows import Published, average_radius, claims
 
 _POWERS = sorted([round(1.0 + 0.5 * i, 2) for i in range(15)] + [1.75, 2.25])
 _BIAS = "averages for p < 2, centres for p > 2: Min & Vidal 2024, Section 4"
@@ -22,25 +23,17 @@ _STYLES: Mapping[str, Literal["dashed", "dotted"]] = {
 }
 
 
-def _average(settings: Settings) -> float:
-    return theory.average_radius(settings["positive"], settings["negative"])
-
-
 def _learns(
-    p: float,
-    what: str,
-    radius: float | Callable[[Settings], float],
-    scales: tuple[Scale, ...] = ("quick", "paper"),
+    p: float, what: str, radius: Published, scales: tuple[Scale, ...] = ("quick", "paper")
 ) -> tuple[Claim, ...]:
     """What p learns, all of it, and the radius that this gives."""
-    rows: tuple[tuple[str, str, float | Callable[[Settings], float], float], ...] = (
-        (f"mean cosine with {what}", f"cosine_{what}", 1.0, 0.02),
-        (f"{what} nobody follows", f"missed_{what}", 0.0, 0.0),
-        ("median attacked radius", "half_radius", radius, 0.02),
-    )
-    return tuple(
-        Claim(f"p = {p:g}: {text}", value, expected, tolerance, _BIAS, {"p": p}, scales=scales)
-        for text, value, expected, tolerance in rows
+    return claims(
+        _BIAS,
+        {"p": p},
+        (f"p = {p:g}: mean cosine with {what}", f"cosine_{what}", 1.0, 0.02),
+        (f"p = {p:g}: {what} nobody follows", f"missed_{what}", 0.0, 0.0),
+        (f"p = {p:g}: median attacked radius", "half_radius", radius, 0.02),
+        scales=scales,
     )
 
 
@@ -52,7 +45,7 @@ def _compared(
 
 def _line(title: str, ylabel: str, log: Literal["", "y"] = "", **names: str) -> Line:
     styles = {name: _STYLES[name] for name in names if name in _STYLES}
-    return Line(title, "p", tuple(names), "power p", ylabel, labels=names, styles=styles, log=log)
+    return Line(title, "p", names, "power p", ylabel, styles=styles, log=log)
 
 
 p_sweep = Experiment(
@@ -138,8 +131,8 @@ p_sweep = Experiment(
         _line("Where training stalls", "share of seeds", stalled="a tenth of the loss is left"),
     ),
     claims=(
-        *_learns(1.0, "averages", _average),
-        *_learns(1.5, "averages", _average, ("paper",)),
+        *_learns(1.0, "averages", average_radius),
+        *_learns(1.5, "averages", average_radius, ("paper",)),
         *_learns(2.5, "centers", theory.OPTIMAL_RADIUS, ("paper",)),
         *_learns(3.0, "centers", theory.OPTIMAL_RADIUS),
         *_learns(4.0, "centers", theory.OPTIMAL_RADIUS, ("paper",)),
@@ -165,18 +158,6 @@ p_sweep = Experiment(
 _SMALL = "theory of small initialisations; how small they must be is the question"
 _LOST = "next check 1 of the summary of Min & Vidal 2024: does the gap persist at larger scales?"
 _LABELS = {"1": "p = 1", "3": "p = 3"}
-
-
-def _claim(
-    quantity: str,
-    value: str,
-    expected: float | Callable[[Settings], float],
-    tolerance: float,
-    p: float,
-    std: float,
-) -> Claim:
-    where = {"p": p, "init_std": std}
-    return Claim(quantity, value, expected, tolerance, _SMALL, where)
 
 
 def _less(value: str, much: float, p: float, std: float) -> Claim:
@@ -289,11 +270,20 @@ initialisation = Experiment(
     ),
     claims=(
         *(
-            _claim(f"p = {p:g}, {std:g}: median radius", "half_radius", expected, 0.02, p, std)
-            for p, expected in ((1.0, _average), (3.0, theory.OPTIMAL_RADIUS))
+            claim
+            for p, expected in ((1.0, average_radius), (3.0, theory.OPTIMAL_RADIUS))
             for std in (1e-10, 1e-7, 1e-4)
+            for claim in claims(
+                _SMALL,
+                {"p": p, "init_std": std},
+                (f"p = {p:g}, {std:g}: median radius", "half_radius", expected, 0.02),
+            )
         ),
-        _claim("p = 3, 1e-10: centres nobody follows", "missed_centers", 0.0, 0.0, 3.0, 1e-10),
+        *claims(
+            _SMALL,
+            {"p": 3.0, "init_std": 1e-10},
+            ("p = 3, 1e-10: centres nobody follows", "missed_centers", 0.0, 0.0),
+        ),
         *(_less("half_radius", 0.05, p, std) for p in (1.0, 3.0) for std in (0.1, 1.0)),
         _less("cosine_centers", 0.5, 3.0, 1.0),
         _less("cosine_averages", 0.5, 1.0, 1.0),
