@@ -22,11 +22,10 @@ def _panel(title: str, training: str) -> Line:
     return Line(
         title,
         "epoch",
-        _CURVES,
+        {name: name.replace("_", ", ") for name in _CURVES},
         "epoch",
         "accuracy",
         where={"training": training},
-        labels={name: name.replace("_", ", ") for name in _CURVES},
         styles={"train_clean": "dashed", "train_robust": "dashed"},
     )
 

@@ -19,6 +19,7 @@ from extremal import data, measure
 from extremal.data import DataError, Dataset
 from extremal.data.pictures import as_picture
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.trial import Outcome
 from extremal.measure import Separation
 
@@ -42,20 +43,13 @@ def cases(*problems: str) -> list[dict[str, Any]]:
     return [{"panel": name, "problem": name, "radius": _RADII[name]} for name in problems]
 
 
-def published(problem: str, values: tuple[float, float]) -> list[Claim]:
+def published(problem: str, values: tuple[float, float]) -> tuple[Claim, ...]:
     """The two published distances of a data set, which agree where they round to the same."""
-    return [
-        Claim(
-            f"{_NAMES.get(problem, problem)}: {text}",
-            kind,
-            value,
-            5e-4,
-            _TABLE,
-            {"panel": problem},
-            scales=("paper",),
-        )
+    rows = (
+        (f"{_NAMES.get(problem, problem)}: {text}", kind, value, 5e-4)
         for (kind, text), value in zip(_KINDS, values, strict=True)
-    ]
+    )
+    return claims(_TABLE, {"panel": problem}, *rows, scales=("paper",))
 
 
 def _pictures(problem: str) -> list[ArrayHeatMap]:
@@ -113,19 +107,17 @@ separation = Experiment(
         *published("mnist", PUBLISHED["mnist"]),
         *published("cifar10", PUBLISHED["cifar10"]),
         *(
-            Claim(
-                f"{name}: half the distance over the radius",
-                "ratio",
-                1.0,
-                0.0,
+            claim
+            for problem, name in _NAMES.items()
+            for claim in claims(
                 _ABOVE,
                 {"panel": problem},
-                "above",
+                (f"{name}: half the distance over the radius", "ratio", 1.0, 0.0),
+                rule="above",
             )
-            for problem, name in _NAMES.items()
         ),
-        Claim("all: largest difference to brute force", "brute_force_gap", 0, 1e-7, _EXACT),
-        Claim("all: peak memory, GB", "peak_memory", 2.0, 0.0, _BOUNDED, rule="below"),
+        *claims(_EXACT, {}, ("all: largest difference to brute force", "brute_force_gap", 0, 1e-7)),
+        *claims(_BOUNDED, {}, ("all: peak memory, GB", "peak_memory", 2.0, 0.0), rule="below"),
     ),
     version=2,
     notes=(
@@ -147,40 +139,33 @@ _CASES = [
     },
 ]
 
-separation_folders = Experiment(
-    name="li-2022/separation-folders",
+separation_folders = separation.variant(
+    "li-2022/separation-folders",
     title="How far apart are classes of images of your own?",
-    source="Li, Jin, Zhong, Hopcroft & Wang 2022, the talk's table of separations",
-    study="extremal.experiments.studies.separation:separation",
     settings={
         "case": Setting(_CASES, "S", "with the talk's radii; the size of ImageNet's is ours"),
-        "norm": Setting("linf", "S"),
-        "points": Setting(0, "S", "all training and test images"),
-        "checked_points": Setting(20, "O", "points of each search that brute force looks at, too"),
-        "seeds": Setting(1, "O", "nothing is random"),
     },
+    quick={},
     smoke={
         "case": [{"panel": "svhn", "problem": "digits", "radius": 0.1, "image_size": 0}],
         "points": 100,
         "checked_points": 2,
     },
-    axes=("case",),
+    columns=3,
     panels=(
         Line(
             "Nearest point of another class",
             "level",
-            ("train_quantiles", "test_quantiles"),
+            {"train_quantiles": "train-train", "test_quantiles": "test-train"},
             "share of points",
             "l-inf distance",
             by="panel",
-            labels={"train_quantiles": "train-train", "test_quantiles": "test-train"},
         ),
     ),
     claims=(
         *published("svhn", (0.094, 0.110)),
         *published("restricted-imagenet", (0.180, 0.224)),
     ),
-    version=2,
     notes=(
         "Needs EXTREMAL_DATA/svhn/train and test, and EXTREMAL_DATA/restricted-imagenet/train and "
         "test, each with one folder of images for every class. Without them trials fail and say "

@@ -39,11 +39,10 @@ def _panel(title: str, problem: str, xlabel: str) -> Line:
     return Line(
         title,
         "size",
-        ("robust_width", "clean_width"),
+        {"robust_width": "robust, by adversarial training", "clean_width": "clean"},
         xlabel,
         "smallest width",
         where={"problem": problem},
-        labels={"robust_width": "robust, by adversarial training", "clean_width": "clean"},
         log="y",
     )
 
@@ -52,11 +51,10 @@ def _cover_panel(title: str, problem: str, xlabel: str, log: Any) -> Line:
     return Line(
         title,
         "cover_size",
-        ("cover_parameters", "cover"),
+        {"cover_parameters": "parameters", "cover": "points of the cover"},
         xlabel,
         "parameters, points",
         where={"problem": problem},
-        labels={"cover_parameters": "parameters", "cover": "points of the cover"},
         log=log,
     )
 

@@ -6,6 +6,7 @@
 from typing import Any
 
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 
 _AVERAGED = "in-class blocks of 0.40 to 0.48: the authors' result files"
 _DIAGONAL = "diagonal of 0.99: the authors' result files"
@@ -74,17 +75,7 @@ def _heat(panel: str) -> ArrayHeatMap:
     return ArrayHeatMap(title, "cosines", "feature", "neuron", columns="features", where=where)
 
 
-def _claim(
-    quantity: str,
-    value: str,
-    published: float,
-    tolerance: float,
-    source: str,
-    panel: str,
-    rule: Any = "near",
-) -> Claim:
-    return Claim(quantity, value, published, tolerance, source, {"panel": panel}, rule)
-
+_BINARY, _FINE = {"panel": "synthetic, binary"}, {"panel": "synthetic, fine"}
 
 figure_1 = Experiment(
     name="li-2025-averaging/figure-1",
@@ -110,35 +101,24 @@ figure_1 = Experiment(
     columns=2,
     panels=tuple(_heat(case["panel"]) for case in _CASES),
     claims=(
-        _claim(
-            "binary: mean in-class cosine",
-            "cosine_own_class",
-            0.44,
-            0.02,
-            _AVERAGED,
-            "synthetic, binary",
+        *claims(
+            _AVERAGED, _BINARY, ("binary: mean in-class cosine", "cosine_own_class", 0.44, 0.02)
         ),
-        _claim(
-            "fine: least cosine of the diagonal",
-            "cosine_own_smallest",
-            0.98,
-            0.0,
+        *claims(
             _DIAGONAL,
-            "synthetic, fine",
-            "above",
+            _FINE,
+            ("fine: least cosine of the diagonal", "cosine_own_smallest", 0.98, 0.0),
+            rule="above",
         ),
-        _claim("binary: averages", "averages", 1.0, 0.0, _THEOREM, "synthetic, binary", "above"),
-        _claim("fine: averages", "averages", 0.0, 0.0, _THEOREM, "synthetic, fine", "below"),
-        _claim("fine: decouples", "decouples", 1.0, 0.0, _DECOUPLED, "synthetic, fine", "above"),
-        _claim("binary: decouples", "decouples", 0.0, 0.0, _DECOUPLED, "synthetic, binary"),
-        _claim(
-            "binary: left by the universal attack at 1.3 √(d/k)",
-            "universal_reached",
-            0.05,
-            0.0,
+        *claims(_THEOREM, _BINARY, ("binary: averages", "averages", 1.0, 0.0), rule="above"),
+        *claims(_THEOREM, _FINE, ("fine: averages", "averages", 0.0, 0.0), rule="below"),
+        *claims(_DECOUPLED, _FINE, ("fine: decouples", "decouples", 1.0, 0.0), rule="above"),
+        *claims(_DECOUPLED, _BINARY, ("binary: decouples", "decouples", 0.0, 0.0)),
+        *claims(
             _THEOREM,
-            "synthetic, binary",
-            "below",
+            _BINARY,
+            ("binary: left by the universal attack at 1.3 √(d/k)", "universal_reached", 0.05, 0.0),
+            rule="below",
         ),
         *(
             Claim(
@@ -153,11 +133,14 @@ figure_1 = Experiment(
             for kind in ("CIFAR-10", "CIFAR-10 centred")
         ),
         *(
-            _claim(name, value, _MARGIN, 0.0, _OURS, f"{kind}, {labels}", "above")
+            claim
             for kind in ("synthetic", "CIFAR-10", "CIFAR-10 centred")
             for labels, name, value in (
                 ("binary", f"{kind}, binary: own class above the other", "cosine_margin"),
                 ("fine", f"{kind}, fine: own feature above its class's", "cosine_own_margin"),
+            )
+            for claim in claims(
+                _OURS, {"panel": f"{kind}, {labels}"}, (name, value, _MARGIN, 0.0), rule="above"
             )
         ),
     ),
@@ -198,11 +181,10 @@ def _panel(title: str, labels: str, names: tuple[str, ...]) -> Line:
     return Line(
         title,
         "step",
-        names,
+        {name: _COEFFICIENTS[name] for name in names},
         "step",
         "coefficient, times √d",
         where={"labels": labels},
-        labels=_COEFFICIENTS,
         styles={
             "own_class_least": "dashed",
             "own_class_most": "dashed",
@@ -249,17 +231,21 @@ dynamics = Experiment(
         Line("Loss", "step", ("losses",), "step", "training loss", by="labels"),
     ),
     claims=(
-        Claim(
-            "share that nothing explains",
-            "rest_of_all",
-            0.0,
-            1e-5,
-            _LEMMA,
-            rule="below",
+        *claims(
+            _LEMMA, {}, ("share that nothing explains", "rest_of_all", 0.0, 1e-5), rule="below"
         ),
-        Claim("binary: averages", "averages", 1.0, 0.0, _LAST_STEP, {"labels": "binary"}, "above"),
-        Claim("fine: averages", "averages", 0.0, 0.0, _LAST_STEP, {"labels": "fine"}, "below"),
-        Claim("fine: decouples", "decouples", 1.0, 0.0, _LAST_STEP, {"labels": "fine"}, "above"),
+        *claims(
+            _LAST_STEP,
+            {"labels": "binary"},
+            ("binary: averages", "averages", 1.0, 0.0),
+            rule="above",
+        ),
+        *claims(
+            _LAST_STEP, {"labels": "fine"}, ("fine: averages", "averages", 0.0, 0.0), rule="below"
+        ),
+        *claims(
+            _LAST_STEP, {"labels": "fine"}, ("fine: decouples", "decouples", 1.0, 0.0), rule="above"
+        ),
     ),
     version=3,
     notes=(

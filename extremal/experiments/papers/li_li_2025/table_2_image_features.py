@@ -6,7 +6,8 @@ of them networks read along both trainings (`real-dynamics`).
 
 from typing import Any
 
-from extremal.experiments import Claim, Experiment, ImageRows, Line, Setting
+from extremal.experiments import Experiment, ImageRows, Line, Setting
+from extremal.experiments.papers.shared.claim_rows import claims
 
 STUDY = "extremal.experiments.studies.real_features:real_features"
 
@@ -95,14 +96,13 @@ def _bars(kind: str) -> Line:
     return Line(
         f"{kind.capitalize()} network",
         "pair",
-        (f"{kind} NRF", f"{kind} RF", f"{kind} own"),
-        "",
-        "targeted success",
-        labels={
+        {
             f"{kind} NRF": "NRF-PGD",
             f"{kind} RF": "RF-PGD",
             f"{kind} own": "led by its own features",
         },
+        "",
+        "targeted success",
         styles={f"{kind} own": "dotted"},
         joined=False,
     )
@@ -120,46 +120,45 @@ table_2 = Experiment(
     columns=2,
     panels=(_bars("standard"), _bars("adversarial")),
     claims=(
-        *(
-            Claim(f"{kind} network: {text}", f"{kind} {value}", None, 0.0, _OURS, rule="reported")
-            for kind in ("standard", "adversarial")
-            for text, value in (("accuracy", "clean"), ("left by all attacks", "attacked"))
+        *claims(
+            _OURS,
+            {},
+            ("standard network: accuracy", "standard clean", None, 0.0),
+            ("standard network: left by all attacks", "standard attacked", None, 0.0),
+            ("adversarial network: accuracy", "adversarial clean", None, 0.0),
+            ("adversarial network: left by all attacks", "adversarial attacked", None, 0.0),
+            rule="reported",
         ),
-        Claim(
-            "standard: NRF minus RF, mean of pairs", "standard gain", 0.0, 0.0, _ORDER, rule="over"
-        ),
-        Claim(
-            "adversarial: RF minus NRF, mean of pairs",
-            "adversarial gain",
-            0.0,
-            0.0,
+        *claims(
             _ORDER,
+            {},
+            ("standard: NRF minus RF, mean of pairs", "standard gain", 0.0, 0.0),
+            ("adversarial: RF minus NRF, mean of pairs", "adversarial gain", 0.0, 0.0),
             rule="over",
         ),
-        *(
-            Claim(
-                f"{kind}: {what}, {pair}",
-                f"{kind} gain {pair}",
-                0.0,
-                0.0,
-                _ORDER,
-                rule="over",
-                scales=("paper",),
-            )
-            for kind, what in (("standard", "NRF minus RF"), ("adversarial", "RF minus NRF"))
-            for pair in _PAIRS
+        *claims(
+            _ORDER,
+            {},
+            *(
+                (f"standard: NRF minus RF, {pair}", f"standard gain {pair}", 0.0, 0.0)
+                for pair in _PAIRS
+            ),
+            *(
+                (f"adversarial: RF minus NRF, {pair}", f"adversarial gain {pair}", 0.0, 0.0)
+                for pair in _PAIRS
+            ),
+            rule="over",
+            scales=("paper",),
         ),
-        *(
-            Claim(
-                f"{row}-PGD, {pair}",
-                f"{row} {pair}",
-                value / 100,
-                value / 200,
-                _NUMBERS,
-                scales=("paper",),
-            )
-            for row, values in _TABLE.items()
-            for pair, value in zip(_PAIRS, values, strict=True)
+        *claims(
+            _NUMBERS,
+            {},
+            *(
+                (f"{row}-PGD, {pair}", f"{row} {pair}", value / 100, value / 200)
+                for row, values in _TABLE.items()
+                for pair, value in zip(_PAIRS, values, strict=True)
+            ),
+            scales=("paper",),
         ),
     ),
     notes=(
@@ -180,16 +179,10 @@ _GAPS = {
     "non_robust_features gaps": "non-robust features",
 }
 
-features = Experiment(
-    name="li-li-2025/features",
+features = table_2.variant(
+    "li-li-2025/features",
     title="What networks keep of an image",
     source="Li & Li 2025, robust and non-robust features in the talk",
-    study=STUDY,
-    settings=IMAGES,
-    quick=QUICK,
-    smoke=SMOKE,
-    axes=(),
-    columns=2,
     panels=(
         ImageRows(
             "Images and their features",
@@ -202,42 +195,31 @@ features = Experiment(
         Line(
             "Convergence of the inversion",
             "inversion_step",
-            tuple(_GAPS),
+            _GAPS,
             "step",
             "‖G(X′) − G(X)‖ / ‖G(X)‖, median",
-            labels=_GAPS,
             log="y",
         ),
     ),
     claims=(
-        *(
-            Claim(
-                f"{text}: share that converged",
-                f"{name} converged",
-                0.8,
-                0.0,
-                _CONVERGED,
-                rule="above",
-            )
-            for name, text in (("robust_features", "robust"), ("non_robust_features", "non-robust"))
+        *claims(
+            _CONVERGED,
+            {},
+            ("robust: share that converged", "robust_features converged", 0.8, 0.0),
+            ("non-robust: share that converged", "non_robust_features converged", 0.8, 0.0),
+            rule="above",
         ),
-        *(
-            Claim(
-                f"cosine with the image, {text}",
-                f"{name} likeness",
-                None,
-                0.0,
-                _OWN,
-                rule="reported",
-            )
-            for name, text in (("robust_features", "robust"), ("non_robust_features", "non-robust"))
+        *claims(
+            _OWN,
+            {},
+            ("cosine with the image, robust", "robust_features likeness", None, 0.0),
+            ("cosine with the image, non-robust", "non_robust_features likeness", None, 0.0),
+            rule="reported",
         ),
-        Claim(
-            "cosine with the image, robust minus non-robust",
-            "likeness_gain",
-            0.0,
-            0.0,
+        *claims(
             _ILYAS,
+            {},
+            ("cosine with the image, robust minus non-robust", "likeness_gain", 0.0, 0.0),
             rule="above",
         ),
     ),
@@ -262,41 +244,39 @@ def _panel(kind: str) -> Line:
     return Line(
         f"{kind.capitalize()} training",
         "epoch",
-        tuple(f"{kind}_{name}" for name in _READ),
+        {f"{kind}_{name}": label for name, label in _READ.items()},
         "epoch",
         "accuracy",
-        labels={f"{kind}_{name}": label for name, label in _READ.items()},
         styles={f"{kind}_robust": "dashed"},
     )
 
 
-real_dynamics = Experiment(
-    name="li-li-2025/real-dynamics",
+real_dynamics = table_2.variant(
+    "li-li-2025/real-dynamics",
     title="Which features of images does training learn, and when?",
     source="Li & Li 2025, the talk's experiments on real images",
-    study=STUDY,
-    settings=IMAGES,
-    quick=QUICK,
-    smoke=SMOKE,
-    axes=(),
-    columns=2,
     panels=(_panel("standard"), _panel("adversarial")),
-    claims=tuple(
-        Claim(f"{text}, accuracy", name, 0.0, 0.0, _SOURCE, rule="above")
-        for text, name in (
-            (
-                "adversarial network: robust over non-robust pictures",
-                "adversarial: robust over non-robust",
-            ),
-            (
-                "non-robust pictures: standard over adversarial network",
-                "non-robust: standard over adversarial",
-            ),
-            (
-                "robust pictures: adversarial over standard network",
-                "robust: adversarial over standard",
-            ),
-        )
+    claims=claims(
+        _SOURCE,
+        {},
+        *(
+            (f"{text}, accuracy", name, 0.0, 0.0)
+            for text, name in (
+                (
+                    "adversarial network: robust over non-robust pictures",
+                    "adversarial: robust over non-robust",
+                ),
+                (
+                    "non-robust pictures: standard over adversarial network",
+                    "non-robust: standard over adversarial",
+                ),
+                (
+                    "robust pictures: adversarial over standard network",
+                    "robust: adversarial over standard",
+                ),
+            )
+        ),
+        rule="above",
     ),
     notes=(
         "Pictures of features are found by inverting the representations of two other networks "
