@@ -20,6 +20,7 @@ from extremal.data import DataError, Dataset
 from extremal.data.pictures import as_picture
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
+from extremal.experiments.papers.shared.image_training import random_images
 from extremal.experiments.trial import Outcome
 from extremal.measure import Separation
 
@@ -280,11 +281,9 @@ def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Datase
     """A data set by name, or the folders `train` and `test` of EXTREMAL_DATA/name."""
     if params.get("image_size"):
         return _folders(params["problem"], params["image_size"])
-    learn, test = data.load(params["problem"])
-    if params["points"]:
-        learn = learn.subset(min(params["points"], len(learn)), generator=generator)
-        test = test.subset(min(params["points"], len(test)), generator=generator)
-    return learn, test
+    if not params["points"]:
+        return data.load(params["problem"])
+    return random_images(params["problem"], params["points"], params["points"], generator)
 
 
 def _folders(name: str, size: int) -> tuple[Dataset, Dataset]:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extremal import _check, data, measure, models, train
+from extremal import _check, measure, models, train
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, check_bracket, evaluate
 from extremal.experiments.papers.li_2025_averaging.averaging_trial import figure_1_trial
 from extremal.experiments.papers.li_2025_averaging.binary_reading import certified_numbers, read
-from extremal.experiments.papers.open_questions.depth_trial import SHAPES
+from extremal.experiments.papers.shared.image_training import IMAGE_SHAPES, random_images
 from extremal.experiments.papers.shared.robust_numbers import area, longer
 from extremal.experiments.trial import Outcome
 
@@ -119,12 +119,9 @@ def _certified(
 
 def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:
     """A random part of the images and of the test images, without their box."""
-    parts = zip(data.load(params["problem"]), ("train_points", "test_points"), strict=True)
-    learn, test = (
-        replace(part.subset(min(params[name], len(part)), generator=generator), box=None)
-        for part, name in parts
-    )
-    return learn, test
+    points = params["train_points"], params["test_points"]
+    learn, test = random_images(params["problem"], *points, generator)
+    return replace(learn, box=None), replace(test, box=None)
 
 
 def _network(
@@ -134,7 +131,7 @@ def _network(
     _check.choice("network", params["network"], ("shallow", "conv"))
     p, width = params["p"], params["width"]
     if params["network"] == "conv":
-        shape = SHAPES.get(params["problem"], (3, 32, 32))
+        shape = IMAGE_SHAPES.get(params["problem"], (3, 32, 32))
         return models.ConvPReLU(shape, [width, 2 * width], p, outputs, generator=generator)
     return models.PReLUNet(
         len(mean),

@@ -13,12 +13,12 @@ from torch import Tensor, nn
 
 from extremal import _check, attack, data, measure, models, train
 from extremal.data import Dataset
+from extremal.experiments.papers.shared.image_training import IMAGE_SHAPES
 from extremal.experiments.trial import Outcome
 
 TRAININGS = ("standard", "adversarial")
 ATTACKS = {"NRF": "standard", "RF": "adversarial"}  # by the training of the network that guides
 KEPT = {"NRF": "non_robust_features", "RF": "robust_features"}
-SHAPES = {"digits": (1, 8, 8), "cifar10": (3, 32, 32)}
 
 Nets = dict[str, models.ConvPReLU]
 
@@ -61,8 +61,8 @@ def _images(
     params: Mapping[str, Any], generator: torch.Generator
 ) -> tuple[Dataset, Dataset, tuple[int, int, int]]:
     """Random images of the chosen classes, with their means over small squares as pixels."""
-    _check.choice("problem", params["problem"], SHAPES)
-    channels, height, width = SHAPES[params["problem"]]
+    _check.choice("problem", params["problem"], ("digits", "cifar10"))
+    channels, height, width = IMAGE_SHAPES[params["problem"]]
     side = params["pooled"]
     kept = torch.tensor(sorted(params["classes"].values()))
 

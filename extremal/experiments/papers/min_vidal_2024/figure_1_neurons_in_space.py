@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from extremal import measure, models, train
-from extremal.data import OrthonormalMixture
 from extremal.experiments import Experiment, Movie, PointSet, Scene, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
+from extremal.experiments.papers.shared.mixture_training import mixture_of, predicted_directions
 from extremal.experiments.trial import Outcome
 
 _DATA = (
@@ -141,9 +141,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     recorded time at which the loss still has `aligned_share` of its first value: neurons have
     turned, and are still small.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     data = mixture.sample(params["train_points"], generator=generator, dtype=torch.float64)
     net = models.PReLUNet(
         mixture.dim,
@@ -159,11 +157,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     flow = train.gradient_flow(net, data, method="general", **settings)
     losses = flow.values["loss"]
     aligned = int((losses >= params["aligned_share"] * losses[0]).nonzero().max())
-    expected = (
-        torch.stack([mixture.average(1), mixture.average(-1)])
-        if params["p"] < 2
-        else mixture.centers
-    )
+    expected = predicted_directions(mixture, params["p"])
     at_end = measure.following(net, expected)
     # The same network at the earlier stage, to be measured there: neurons have turned, not grown.
     earlier = measure.following(flow.at(aligned, copy.deepcopy(net)), expected)  # type: ignore[arg-type]

@@ -13,6 +13,14 @@ from torch import Tensor
 
 from extremal import attack, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.experiments.papers.shared.mixture_training import (
+    class_averages,
+    mean_cosine,
+    mixture_of,
+    predicted_classifier,
+    predicted_directions,
+    small_network,
+)
 from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius, share
 from extremal.experiments.trial import Outcome
 
@@ -23,16 +31,10 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     The alignment panels and the attacks are computed where `spread` equals `detail_spread`, as in
     the paper, which keeps one network for its panels b to e.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     net, trajectory = _trained(mixture, params, generator)
     test = mixture.sample(params["test_points"], generator=generator)
-    reference = (
-        models.average_classifier(mixture)
-        if params["p"] < 2
-        else models.subclass_classifier(mixture, params["p"])
-    )
+    reference = predicted_classifier(mixture, params["p"])
     found = measure.distance(net, reference, generator=generator, method=params["distance"])
     numbers: dict[str, Any] = {
         "loss": float(trajectory.values["loss"][-1]),
@@ -57,8 +59,7 @@ def _trained(
 ) -> tuple[models.PReLUNet, train.Trajectory]:
     """A network after `flow_time`: by SGD as published, or by the gradient flow that it follows."""
     data = mixture.sample(params["train_points"], generator=generator)
-    init = models.Gaussian(params["init_std"])
-    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    net = small_network(mixture.dim, params, generator)
     record = train.Record.log_spaced(1.0, params["flow_time"], params["recorded"])
     if params["training"] == "flow":
         until = params["flow_time"]
@@ -104,23 +105,20 @@ def _alignment(
     net: models.PReLUNet, mixture: OrthonormalMixture, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Contributions, and the cosines of the heaviest neurons, grouped by what they follow."""
-    averages = torch.stack([mixture.average(1), mixture.average(-1)])
-    learns_averages = params["p"] < 2
-    expected = averages if learns_averages else mixture.centers
-    shown = params["neurons_p1" if learns_averages else "neurons_p3"]
+    expected = predicted_directions(mixture, params["p"])
+    shown = params["neurons_p1" if params["p"] < 2 else "neurons_p3"]
     dominant = measure.following(net, expected)
     heaviest = measure.following(net, expected, top=min(shown, net.width))
     order = heaviest.neurons[torch.argsort(heaviest.direction, stable=True)]
-    weights = dominant.contribution / dominant.contribution.sum()
     numbers = {
         "dominant": len(dominant.neurons),
         "lowest_cosine": dominant.lowest,
-        "mean_cosine": float((dominant.cosine * weights).sum()),
+        "mean_cosine": mean_cosine(dominant),
         "unfollowed": len(dominant.unfollowed),
         "contributions": heaviest.contribution.tolist(),
         "directions": ["+", "−", *(str(k + 1) for k in range(mixture.count))],
     }
-    both = torch.cat([averages, mixture.centers])
+    both = torch.cat([class_averages(mixture), mixture.centers])
     return numbers, {"cosines": measure.cosines(net.neurons[order], both).float()}
 
 

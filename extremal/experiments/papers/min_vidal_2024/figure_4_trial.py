@@ -12,7 +12,7 @@ from torch import Tensor
 from extremal import _check, measure, models
 from extremal.data import Dataset
 from extremal.experiments.papers.shared.frozen_features import source
-from extremal.experiments.papers.shared.image_training import trained
+from extremal.experiments.papers.shared.image_training import train_with_curves
 from extremal.experiments.papers.shared.robust_numbers import area, three_ways
 from extremal.experiments.trial import Outcome
 
@@ -27,7 +27,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     parts = split(grouped, params["train_share"], generator=generator)
     learn, test, clipped = boxed(*parts, box=params["box"])
     net = _network(learn, params, generator)
-    curves = trained(net, learn, test, params, generator)
+    curves = train_with_curves(net, learn, test, params, generator)
     attacked = test.take(slice(params["attacked_points"]))
     robust = _robustness(net, attacked, params, generator)
     shown, cosines = _clusters(learn, params)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
-from extremal.experiments.papers.shared.image_training import trained
+from extremal.experiments.papers.shared.image_training import train_with_curves
 from extremal.experiments.papers.shared.robust_numbers import area, three_ways
 from extremal.experiments.trial import Outcome
 
@@ -30,7 +30,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     net = train.mnist_network(
         params["p"], learn, width=params["width"], outputs=outputs, generator=generator
     )
-    numbers = trained(net, learn, test, params, generator)
+    numbers = train_with_curves(net, learn, test, params, generator)
     bracketed = generator.initial_seed() < params["certified_seeds"]
     few = params["certified_points"] if bracketed else 0
     seen = test.take(slice(params["attacked_points"]))

@@ -12,6 +12,7 @@ from extremal import attack, measure, models, theory
 from extremal.data import OrthonormalMixture
 from extremal.experiments import Experiment, Line, Setting, VerticalLine
 from extremal.experiments.papers.shared.claim_rows import CRITICAL_RADII, average_radius, claims
+from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import half_radius
 from extremal.experiments.trial import Outcome
 
@@ -90,9 +91,7 @@ theorem_1 = Experiment(
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """Accuracy of F or F^(p) against radius under the worst attack, and what the theorems allow."""
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     test = mixture.sample(params["test_points"], generator=generator, dtype=torch.float64)
     average = params["classifier"] == "average"
     net = (

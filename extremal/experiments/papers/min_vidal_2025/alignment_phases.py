@@ -13,6 +13,7 @@ from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import Claim, Experiment, Line, Setting, Settings, VerticalLine
 from extremal.experiments.papers.shared.claim_rows import claims
+from extremal.experiments.papers.shared.mixture_training import mixture_of, small_network
 from extremal.experiments.trial import Outcome
 
 _KINDS = ("none", "direction", "literal")
@@ -147,12 +148,9 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     from a cosine of 0.9 on, and has grown at half of its last norm. One seed gives the same data
     and the same initial weights to all nudges.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     data = mixture.sample(params["train_points"], generator=generator)
-    init = models.Gaussian(params["init_std"])
-    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    net = small_network(mixture.dim, params, generator)
     nudge(net, mixture, params["nudge"], params["nudge_size"], generator)
     path = train.gd(
         net,

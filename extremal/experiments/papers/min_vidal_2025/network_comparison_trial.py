@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from extremal import _check, attack, certify, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import check_bracket
+from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import share
 from extremal.experiments.trial import Outcome
 
@@ -33,9 +34,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     networks meet the same. `learned` says whether the network fits the data: a clean accuracy of
     at least 0.99, and a loss of at most half of that at the start.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     test = mixture.sample(params["test_points"], generator=generator)
     data = mixture.sample(params["train_points"], generator=generator)
     net, losses = trained(data, params, generator)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.experiments.papers.shared.mixture_training import mixture_of, small_network
 from extremal.experiments.papers.shared.robust_numbers import both_sides, share, strongest
 from extremal.experiments.trial import Outcome
 
@@ -24,9 +25,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     `bounds_broken` counts the radii below it at which the attacked accuracy is less than the
     theorem's, beyond what sampling explains (once in a million).
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     net, bayes = models.subclass_classifier(mixture, params["p"]), models.bayes_classifier(mixture)
     many, few = (
         mixture.sample(params[name], generator=generator, dtype=torch.float64)
@@ -116,8 +115,7 @@ def _trained(
 ) -> dict[str, Any]:
     """A network after the flow: its distance to F^(p) and its robustness; that of F beside it."""
     data = mixture.sample(params["train_points"], generator=generator)
-    init = models.Gaussian(params["init_std"])
-    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    net = small_network(mixture.dim, params, generator)
     flow = train.gradient_flow(
         net, data, loss=params["loss"], until=params["flow_time"], method=params["method"]
     )

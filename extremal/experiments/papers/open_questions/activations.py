@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check, measure, models, theory, train
-from extremal.data import Dataset, OrthonormalMixture
+from extremal.data import Dataset
 from extremal.evaluate import evaluate
 from extremal.experiments import Claim, Experiment, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import attacked_curves, claims
+from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import area
 from extremal.experiments.trial import Outcome
 
@@ -193,9 +194,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     at least 0.99, and a loss of at most half of that at the start. A training that diverges is an
     outcome, too: it has not learned, and its radii are null.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     learn = mixture.sample(params["train_points"], generator=generator)
     test = mixture.sample(params["attacked_points"], generator=generator)
     net = _network(params, generator)

@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from extremal import _check, data, measure, train
+from extremal import _check, measure, train
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
+from extremal.experiments.papers.shared.image_training import random_images
 from extremal.experiments.papers.shared.robust_numbers import three_ways
 from extremal.experiments.trial import Outcome
 
@@ -147,9 +148,8 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     in l-inf, under the strongest attack and, of the first points, certified.
     """
     _check.choice("training", params["training"], TRAININGS)
-    learn, test = data.load(params["dataset"])
-    learn = learn.subset(min(params["train_points"], len(learn)), generator=generator)
-    test = test.subset(min(params["test_points"], len(test)), generator=generator)
+    points = params["train_points"], params["test_points"]
+    learn, test = random_images(params["dataset"], *points, generator)
     net = train.mnist_network(params["p"], learn, width=params["width"], generator=generator)
     attacked = params["training"] == "adversarial"
     radius, steps = params["radius"], params["inner_steps"]

@@ -9,9 +9,16 @@ from typing import Any, Literal
 import torch
 
 from extremal import _check, measure, models, theory, train
-from extremal.data import Dataset, OrthonormalMixture
+from extremal.data import Dataset
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import attacked_curves, average_radius, claims
+from extremal.experiments.papers.shared.mixture_training import (
+    mean_cosine,
+    mixture_of,
+    predicted_classifier,
+    predicted_directions,
+    small_network,
+)
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
@@ -160,27 +167,17 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     with the directions that theory predicts, weighted by contribution, and `distance` to the
     classifier made of them. A training that diverges is an outcome, too, whose radii are null.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     data = mixture.sample(params["train_points"], generator=generator)
-    init = models.Gaussian(params["init_std"])
-    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    net = small_network(mixture.dim, params, generator)
     test = mixture.sample(params["test_points"], generator=generator)
     try:
         found = _trained(net, data, params, generator)
     except train.DivergenceError as error:
         unknown = dict.fromkeys(("half_radius", "mean_cosine", "distance", "loss"), math.nan)
         return Outcome({"diverged": 1.0, "reason": str(error), **unknown})
-    averages = torch.stack([mixture.average(1), mixture.average(-1)])
-    few = params["p"] < 2
-    reference = (
-        models.average_classifier(mixture)
-        if few
-        else models.subclass_classifier(mixture, params["p"])
-    )
-    followed = measure.following(net, averages if few else mixture.centers)
-    weight = followed.contribution / followed.contribution.sum()
+    reference = predicted_classifier(mixture, params["p"])
+    followed = measure.following(net, predicted_directions(mixture, params["p"]))
     radii = list(params["radii"])
     return Outcome(
         {
@@ -190,7 +187,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "loss": float(found.values["loss"][-1]),
             "time": float(found.times[-1]),
             "clean_accuracy": measure.accuracy(net, test),
-            "mean_cosine": float((followed.cosine * weight).sum()),
+            "mean_cosine": mean_cosine(followed),
             "dominant": len(followed.neurons),
             "unfollowed": len(followed.unfollowed),
             "distance": measure.distance(net, reference, generator=generator).value,

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from extremal import _check, data, measure, models, train
+from extremal import _check, data, measure, train
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
+from extremal.experiments.papers.shared.mixture_training import small_network
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
@@ -204,8 +205,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     cluster that fares worst.
     """
     source = made(params, generator)
-    init = models.Gaussian(params["init_std"])
-    net = models.PReLUNet(source.dim, params["width"], params["p"], init=init, generator=generator)
+    net = small_network(source.dim, params, generator)
     points = source.sample(params["train_points"], generator=generator)
     mean = points.x.mean(0) if params["centred"] else torch.zeros(source.dim)
     points = replace(points, x=points.x - mean)

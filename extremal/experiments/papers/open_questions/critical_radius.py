@@ -12,6 +12,7 @@ from extremal import models, theory
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
+from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import both_sides
 from extremal.experiments.trial import Outcome
 
@@ -148,9 +149,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     own; "worst" is the class whose median is less. Deviations from the closed forms are shares of
     them, the largest of any point.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     data = _data(mixture, params["points"], generator)
     found = both_sides(models.subclass_classifier(mixture, params["p"]), data, generator)
     numbers: dict[str, Any] = {}

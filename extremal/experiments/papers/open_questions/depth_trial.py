@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from extremal import _check, data, measure, models, train
-from extremal.data import Dataset, OrthonormalMixture
+from extremal import _check, measure, models, train
+from extremal.data import Dataset
 from extremal.evaluate import evaluate
+from extremal.experiments.papers.shared.image_training import IMAGE_SHAPES, random_images
+from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import area, longer
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
 NETWORKS = ("shallow", "dense", "conv")
-SHAPES = {"digits": (1, 8, 8), "mnist": (1, 28, 28), "fashion-mnist": (1, 28, 28)}
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -72,7 +73,7 @@ def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generato
     outputs = 1 if learn.signed else 1 + int(learn.y.max())
     if params["network"] == "conv":
         channels = [width * 2**place for place in range(layers)]
-        shape = SHAPES.get(params["problem"], (3, 32, 32))
+        shape = IMAGE_SHAPES.get(params["problem"], (3, 32, 32))
         return models.ConvPReLU(shape, channels, p, outputs, generator=generator)
     if params["network"] == "shallow":
         start = models.Gaussian(params["init"])
@@ -95,14 +96,10 @@ def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Datase
     name, count = params["problem"], params["train_points"]
     _check.choice("problem", name, PROBLEMS)
     if name == "mixture":
-        mixture = OrthonormalMixture(
-            params["dim"], params["positive"], params["negative"], params["spread"]
-        )
+        mixture = mixture_of(params)
         learn = mixture.sample(count, generator=generator)
         return learn, mixture.sample(params["test_points"], generator=generator)
-    learn, test = data.load(name)
-    learn = learn.subset(min(count, len(learn)), generator=generator)
-    test = test.subset(min(params["test_points"], len(test)), generator=generator)
+    learn, test = random_images(name, count, params["test_points"], generator)
     mean = learn.x.mean(0)
     return _moved(learn, mean), _moved(test, mean)
 

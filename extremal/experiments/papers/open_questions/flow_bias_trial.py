@@ -11,6 +11,12 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import OrthonormalMixture
+from extremal.experiments.papers.shared.mixture_training import (
+    class_averages,
+    mean_cosine,
+    mixture_of,
+    small_network,
+)
 from extremal.experiments.papers.shared.robust_numbers import both_sides
 from extremal.experiments.trial import Outcome
 
@@ -25,13 +31,10 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     scale, for every p and every scale. A time that did not come is given as `flow_time`. Training
     stalls if `flow_time` leaves a tenth of the first loss or more.
     """
-    mixture = OrthonormalMixture(
-        params["dim"], params["positive"], params["negative"], params["spread"]
-    )
+    mixture = mixture_of(params)
     data = mixture.sample(params["train_points"], generator=generator)
     test = mixture.sample(params["test_points"], generator=generator)
-    init = models.Gaussian(params["init_std"])
-    net = models.PReLUNet(mixture.dim, params["width"], params["p"], init=init, generator=generator)
+    net = small_network(mixture.dim, params, generator)
     until = params["flow_time"]
     flow = train.gradient_flow(
         net,
@@ -75,13 +78,11 @@ def _directions(net: models.PReLUNet, mixture: OrthonormalMixture) -> dict[str, 
 
     Cosines are with the nearest one, weighted by contribution.
     """
-    averages = torch.stack([mixture.average(1), mixture.average(-1)])
     numbers: dict[str, Any] = {}
-    for name, directions in (("averages", averages), ("centers", mixture.centers)):
+    for name, directions in (("averages", class_averages(mixture)), ("centers", mixture.centers)):
         found = measure.following(net, directions)
-        weight = found.contribution / found.contribution.sum()
         numbers |= {
-            f"cosine_{name}": float((found.cosine * weight).sum()),
+            f"cosine_{name}": mean_cosine(found),
             f"missed_{name}": len(found.unfollowed),
             "dominant": len(found.neurons),
         }

@@ -1,4 +1,4 @@
-"""Adam on a network of real data, with its learning curves."""
+"""Random parts of image data, and Adam on a network of real data with its learning curves."""
 
 from __future__ import annotations
 
@@ -8,11 +8,28 @@ from typing import Any
 import torch
 from torch import nn
 
-from extremal import measure, models, train
+from extremal import data, measure, models, train
 from extremal.data import Dataset
 
+IMAGE_SHAPES = {
+    "digits": (1, 8, 8),
+    "mnist": (1, 28, 28),
+    "fashion-mnist": (1, 28, 28),
+    "cifar10": (3, 32, 32),
+}
+"""Channels, height and width of the images of each data set."""
 
-def trained(
+
+def random_images(
+    name: str, train_points: int, test_points: int, generator: torch.Generator
+) -> tuple[Dataset, Dataset]:
+    """So many random training and test images of a data set, or all where it has fewer."""
+    learn, test = data.load(name)
+    learn = learn.subset(min(train_points, len(learn)), generator=generator)
+    return learn, test.subset(min(test_points, len(test)), generator=generator)
+
+
+def train_with_curves(
     net: models.PReLUNet,
     learn: Dataset,
     test: Dataset,
