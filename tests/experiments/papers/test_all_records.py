@@ -7,7 +7,7 @@ import torch
 
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import SCALES, Store, animation_data, get, names, run, summarise
-from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius
+from extremal.experiments.papers.shared.robust_numbers import bracket, radius_at_half_accuracy
 from extremal.models import average_classifier
 
 
@@ -120,9 +120,9 @@ def test_the_bracket_of_the_average_classifier():
 
 
 def test_half_radius_is_the_crossing():
-    assert half_radius([0.0, 1.0, 2.0], [1.0, 0.75, 0.25]) == pytest.approx(1.5)
-    assert half_radius([0.0, 1.0], [0.4, 0.1]) == 0.0
-    assert math.isinf(half_radius([0.0, 1.0], [1.0, 0.9]))
+    assert radius_at_half_accuracy([0.0, 1.0, 2.0], [1.0, 0.75, 0.25]) == pytest.approx(1.5)
+    assert radius_at_half_accuracy([0.0, 1.0], [0.4, 0.1]) == 0.0
+    assert math.isinf(radius_at_half_accuracy([0.0, 1.0], [1.0, 0.9]))
 
 
 def test_the_same_seed_gives_the_same_data_for_every_p(store):

@@ -5,7 +5,6 @@ from itertools import pairwise
 
 import pytest
 import torch
-from scipy.stats import binom
 
 from extremal import theory
 from extremal.data import OrthonormalMixture
@@ -14,7 +13,6 @@ from extremal.experiments import get
 from extremal.experiments.papers.min_vidal_2025.alignment_phases import nudge
 from extremal.experiments.papers.min_vidal_2025.alignment_phases import trial as phases
 from extremal.experiments.papers.min_vidal_2025.subclass_theorem_trial import (
-    _at_most,
     _bounds,
 )
 from extremal.experiments.papers.min_vidal_2025.subclass_theorem_trial import (
@@ -157,10 +155,3 @@ def test_the_bound_is_compared_with_what_the_attack_leaves():
     broken = _bounds(mixture, 3.0, weak, [0.1, 0.5, 0.6, 0.8])
     assert broken["bounds_broken"] == 2
     assert broken["bound"][-1] == 0.0  # beyond sqrt(2)/2 nothing is proven
-
-
-def test_chances_of_few_points_are_binomial():
-    assert _at_most(1, 3, 0.5) == pytest.approx(0.5)
-    assert _at_most(0, 4, 0.9) == pytest.approx(1e-4)
-    assert _at_most(290, 300, 0.99) == pytest.approx(float(binom.cdf(290, 300, 0.99)))
-    assert (_at_most(2, 3, 1.0), _at_most(3, 3, 1.0), _at_most(0, 3, 0.0)) == (0.0, 1.0, 1.0)

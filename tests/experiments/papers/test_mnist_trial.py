@@ -27,7 +27,7 @@ def points():
 
 @pytest.fixture(scope="module")
 def found(points):
-    return robust.three_ways(
+    return robust.accuracy_by_attack_and_proof(
         subclass_classifier(MIXTURE, 3).double(),
         points,
         [0.75, 0.5, 0.65],
@@ -64,7 +64,7 @@ def test_certificates_are_below_attacks_on_the_same_points(found):
 
 def test_no_certificates_where_none_are_asked_for(points):
     net = average_classifier(MIXTURE).double()
-    found = robust.three_ways(
+    found = robust.accuracy_by_attack_and_proof(
         net, points, [0.1], norm="linf", steps=5, certified=0, generator=seeded()
     )
     assert set(found.curves()) == {"apgd", "attacked"}
@@ -77,12 +77,16 @@ def test_a_certificate_that_an_attack_breaks_is_an_error(points, monkeypatch):
     monkeypatch.setattr(robust.certify, "certificate", lambda *a, **k: Wrong)
     net = average_classifier(MIXTURE).double()
     with pytest.raises(BracketViolation):
-        robust.three_ways(net, points, [0.5], norm="l2", steps=5, certified=20, generator=seeded())
+        robust.accuracy_by_attack_and_proof(
+            net, points, [0.5], norm="l2", steps=5, certified=20, generator=seeded()
+        )
 
 
 def test_the_area_is_the_mean_of_a_curve():
-    assert robust.area([0.0, 1.0, 3.0], [1.0, 0.5, 0.0]) == pytest.approx((0.75 + 0.5) / 3)
-    assert robust.area([0.0, 0.2], [0.4, 0.4]) == pytest.approx(0.4)
+    assert robust.mean_over_radii([0.0, 1.0, 3.0], [1.0, 0.5, 0.0]) == pytest.approx(
+        (0.75 + 0.5) / 3
+    )
+    assert robust.mean_over_radii([0.0, 0.2], [0.4, 0.4]) == pytest.approx(0.4)
 
 
 def pictures(count):

@@ -14,7 +14,11 @@ from torch import Tensor, nn
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters, OrthogonalClusters
-from extremal.experiments.papers.li_2025_averaging.binary_reading import read, robustness, universal
+from extremal.experiments.papers.li_2025_averaging.binary_reading import (
+    as_binary_classifier,
+    robustness,
+    universal,
+)
 from extremal.experiments.papers.shared.frozen_features import source
 from extremal.experiments.trial import Outcome
 
@@ -198,7 +202,7 @@ def _accuracies(found: Learned) -> dict[str, Any]:
     "universal_reached" is what the universal attack leaves at 1.3 sqrt(d/k).
     """
     fine = found.net.outputs > 1
-    binary = read(found.net, "argmax" if fine else "binary", found.clusters.labels)
+    binary = as_binary_classifier(found.net, "argmax" if fine else "binary", found.clusters.labels)
     numbers = {
         "loss": float(found.path.values["loss"][-1]),
         "clean_accuracy": measure.accuracy(binary, found.test),

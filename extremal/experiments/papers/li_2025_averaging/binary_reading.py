@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check, attack, certify, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import check_bracket
-from extremal.experiments.papers.shared.robust_numbers import half_radius, share
+from extremal.experiments.papers.shared.robust_numbers import radius_at_half_accuracy, share
 from extremal.train.inner_attack import input_gradient
 
 _STEPS = 7  # of the published attack
@@ -20,7 +20,7 @@ READINGS = ("binary", "argmax", "sums")
 _UNIVERSAL = 1.3  # of sqrt(d/k), where the universal attack is looked at
 
 
-def read(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
+def as_binary_classifier(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
     """The network as a binary classifier: as it is, by its argmax's group, or by signed sums."""
     _check.choice("reading", reading, READINGS)
     if reading == "binary":
@@ -59,7 +59,7 @@ def robustness(
     """
     clusters = test.source
     assert isinstance(clusters, GaussianClusters)
-    net = read(trained, params["reading"], clusters.labels)
+    net = as_binary_classifier(trained, params["reading"], clusters.labels)
     aimed = models.LogOdds(trained, clusters.labels) if params["reading"] == "argmax" else net
     radii = [float(radius) for radius in params["radii"]]
     few = _spaced(test, params["attacked_points"])
@@ -68,9 +68,9 @@ def robustness(
     numbers = {
         "radius": radii,
         "published": by_pgd,
-        "half_radius_published": half_radius(radii, by_pgd),
+        "half_radius_published": radius_at_half_accuracy(radii, by_pgd),
         "overstepped": beyond,
-        "half_radius_overstepped": half_radius(radii, beyond),
+        "half_radius_overstepped": radius_at_half_accuracy(radii, beyond),
         "universal": [universal(net, test, radius) for radius in radii],
     }
     best = attack.minimal(net, few.x, few.y, generator=generator)

@@ -14,9 +14,15 @@ from extremal import _check, measure, models, train
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, check_bracket, evaluate
 from extremal.experiments.papers.li_2025_averaging.averaging_trial import figure_1_trial
-from extremal.experiments.papers.li_2025_averaging.binary_reading import certified_numbers, read
+from extremal.experiments.papers.li_2025_averaging.binary_reading import (
+    as_binary_classifier,
+    certified_numbers,
+)
 from extremal.experiments.papers.shared.image_training import IMAGE_SHAPES, random_images
-from extremal.experiments.papers.shared.robust_numbers import area, longer
+from extremal.experiments.papers.shared.robust_numbers import (
+    mean_over_radii,
+    share_left_by_longer_attacks,
+)
 from extremal.experiments.trial import Outcome
 
 SIDES = {  # which classes are positive
@@ -35,7 +41,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         return _images(params, generator)
     found = figure_1_trial(params, generator)
     radii = found.numbers["radius"]
-    numbers = {**found.numbers, "area": area(radii, found.numbers["attacked"])}
+    numbers = {**found.numbers, "area": mean_over_radii(radii, found.numbers["attacked"])}
     numbers |= _published(params, radii, numbers["overstepped"])
     return Outcome(numbers, found.arrays)
 
@@ -78,7 +84,7 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         generator=generator,
     )
     binary = replace(test, y=signs[test.y], group=test.y)
-    reading = read(net, params["reading"], signs)
+    reading = as_binary_classifier(net, params["reading"], signs)
     radii = [float(radius) for radius in params["radii"]]
     few = binary.take(slice(params["attacked_points"]))
     tried = radii[:: params["attacked_every"]]
@@ -90,12 +96,14 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         {
             "radius": radii,
             "attacked": attacked,
-            "area": area(radii, attacked),
+            "area": mean_over_radii(radii, attacked),
             "half_radius": float(found.upper.median()),
             "clean_accuracy": measure.accuracy(reading, binary),
             **_published(params, radii),
             **_certified(reading, few, found, params, generator),
-            **longer(reading, few, found, radii, params["longer_points"], generator),
+            **share_left_by_longer_attacks(
+                reading, few, found, radii, params["longer_points"], generator
+            ),
         }
     )
 

@@ -21,7 +21,11 @@ from extremal.experiments.papers.shared.mixture_training import (
     predicted_directions,
     small_network,
 )
-from extremal.experiments.papers.shared.robust_numbers import bracket, half_radius, share
+from extremal.experiments.papers.shared.robust_numbers import (
+    bracket,
+    radius_at_half_accuracy,
+    share,
+)
 from extremal.experiments.trial import Outcome
 
 
@@ -136,12 +140,12 @@ def _robustness(
         numbers |= bracket(net, test, radii, generator)
     else:
         worst = attack.accuracy_curve(net, test, radii, generator=generator).accuracy.tolist()
-        numbers |= {"robust_accuracy": worst, "half_radius": half_radius(radii, worst)}
+        numbers |= {"robust_accuracy": worst, "half_radius": radius_at_half_accuracy(radii, worst)}
     steps, step = params["pgd_steps"], params["pgd_step"]
     if steps == 0:
         return numbers
     alone = attack.radii_pgd(net, test.x, test.y, radii=radii, steps=steps, step=step)
     # The re-check's slack may leave a norm above the radius by a share of 1e-5.
     pgd = [share(alone.radius > radius * (1.0 + 1e-5)) for radius in radii]
-    numbers |= {"robust_accuracy_pgd": pgd, "half_radius_pgd": half_radius(radii, pgd)}
+    numbers |= {"robust_accuracy_pgd": pgd, "half_radius_pgd": radius_at_half_accuracy(radii, pgd)}
     return numbers

@@ -13,7 +13,10 @@ from extremal import _check, measure, models
 from extremal.data import Dataset
 from extremal.experiments.papers.shared.frozen_features import source
 from extremal.experiments.papers.shared.image_training import train_with_curves
-from extremal.experiments.papers.shared.robust_numbers import area, three_ways
+from extremal.experiments.papers.shared.robust_numbers import (
+    accuracy_by_attack_and_proof,
+    mean_over_radii,
+)
 from extremal.experiments.trial import Outcome
 
 
@@ -103,7 +106,7 @@ def _robustness(
     The certificates are of the first `certified_points`. A `..._mean` is a curve's mean over the
     radii, by trapezia.
     """
-    found = three_ways(
+    found = accuracy_by_attack_and_proof(
         net,
         test,
         params["radii"],
@@ -115,7 +118,7 @@ def _robustness(
     names = {"apgd": "robust_accuracy_apgd", "attacked": "robust_accuracy"}
     ways = found.curves()
     curves = {names.get(way, f"{way}_accuracy"): curve for way, curve in ways.items()}
-    means = {f"{name}_mean": area(found.radii, curve) for name, curve in curves.items()}
+    means = {f"{name}_mean": mean_over_radii(found.radii, curve) for name, curve in curves.items()}
     held = found.certified[found.certified > 0]
     certified = float(held.median()) if len(held) > 0 else 0.0
     return {"radius": found.radii, **curves, **means, "certified_radius": certified}

@@ -12,7 +12,10 @@ from torch import Tensor
 from extremal import _check, data, measure, models, train
 from extremal.data import Dataset
 from extremal.experiments.papers.shared.image_training import train_with_curves
-from extremal.experiments.papers.shared.robust_numbers import area, three_ways
+from extremal.experiments.papers.shared.robust_numbers import (
+    accuracy_by_attack_and_proof,
+    mean_over_radii,
+)
 from extremal.experiments.trial import Outcome
 
 _CLASSES = 10  # of every data set here
@@ -80,7 +83,7 @@ def _robustness(
     """
     numbers: dict[str, Any] = {}
     for norm, radii in params["radii"].items():
-        found = three_ways(
+        found = accuracy_by_attack_and_proof(
             net,
             test,
             radii,
@@ -92,7 +95,7 @@ def _robustness(
         numbers[f"radius {norm}"] = found.radii
         for way, curve in found.curves().items():
             numbers[f"{way} {norm}"] = curve
-            numbers[f"{way} {norm} area"] = area(found.radii, curve)
+            numbers[f"{way} {norm} area"] = mean_over_radii(found.radii, curve)
             points = zip(found.radii, curve, strict=True)
             numbers |= {f"{way} {norm} {radius:g}": value for radius, value in points if radius > 0}
     return numbers

@@ -13,7 +13,7 @@ from extremal.data import OrthonormalMixture
 from extremal.experiments import Experiment, Line, Setting, VerticalLine
 from extremal.experiments.papers.shared.claim_rows import CRITICAL_RADII, average_radius, claims
 from extremal.experiments.papers.shared.mixture_training import mixture_of
-from extremal.experiments.papers.shared.robust_numbers import half_radius
+from extremal.experiments.papers.shared.robust_numbers import radius_at_half_accuracy
 from extremal.experiments.trial import Outcome
 
 _AVERAGE, _SUBCLASS = CRITICAL_RADII
@@ -115,7 +115,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "lower_bound": [low for low, _ in limits],
         "upper_bound": [high for _, high in limits],
         "bounds_broken": broken,
-        "half_radius": half_radius(radii, accuracy),
+        "half_radius": radius_at_half_accuracy(radii, accuracy),
         "clean_accuracy": measure.accuracy(net, test),
     }
     return Outcome(numbers)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from extremal import measure, models, theory, train
@@ -15,7 +16,8 @@ from extremal.experiments.papers.shared.mixture_training import mixture_of, smal
 from extremal.experiments.papers.shared.robust_numbers import both_sides, share, strongest
 from extremal.experiments.trial import Outcome
 
-_RARE = 1e-6  # the probability at which sampling no longer explains it
+# Sampling no longer explains what is as improbable as this.
+_LEAST_PROBABILITY = 1e-6
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -84,26 +86,8 @@ def _bounds(
         )
         allowed.append(max(stated, 0.0))
     standing = [int((attacked > radius).sum()) for radius in radii]
-    chances = [
-        _at_most(count, len(attacked), need) for count, need in zip(standing, allowed, strict=True)
-    ]
-    return {"bound": allowed, "bounds_broken": sum(chance < _RARE for chance in chances)}
-
-
-def _at_most(count: int, total: int, share: float) -> float:
-    """The probability that of `total` points, each right with probability `share`, so few are."""
-    if share >= 1.0 or share <= 0.0:
-        return float(share <= 0.0 or count == total)
-    whole = math.lgamma(total + 1)
-    logs = (
-        whole
-        - math.lgamma(k + 1)
-        - math.lgamma(total - k + 1)
-        + k * math.log(share)
-        + (total - k) * math.log1p(-share)
-        for k in range(count + 1)
-    )
-    return math.fsum(map(math.exp, logs))
+    chances = stats.binom.cdf(standing, len(attacked), allowed)  # that so few are right
+    return {"bound": allowed, "bounds_broken": int((chances < _LEAST_PROBABILITY).sum())}
 
 
 def _trained(

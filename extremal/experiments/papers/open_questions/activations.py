@@ -15,7 +15,7 @@ from extremal.evaluate import evaluate
 from extremal.experiments import Claim, Experiment, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import attacked_curves, claims
 from extremal.experiments.papers.shared.mixture_training import mixture_of
-from extremal.experiments.papers.shared.robust_numbers import area
+from extremal.experiments.papers.shared.robust_numbers import mean_over_radii
 from extremal.experiments.trial import Outcome
 
 _NAMES = (
@@ -233,7 +233,7 @@ def _robustness(
     return {
         "radius": radii,
         "robust_accuracy": accuracy,
-        "area": area(radii, accuracy),
+        "area": mean_over_radii(radii, accuracy),
         "half_radius": float(found.upper.median()),
         "certified_half_radius": float(found.lower.median()) if structured else None,
         "structured": float(structured),

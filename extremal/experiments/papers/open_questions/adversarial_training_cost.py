@@ -11,7 +11,7 @@ import torch
 from extremal import _check, measure, train
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.image_training import random_images
-from extremal.experiments.papers.shared.robust_numbers import three_ways
+from extremal.experiments.papers.shared.robust_numbers import accuracy_by_attack_and_proof
 from extremal.experiments.trial import Outcome
 
 _NETS: list[dict[str, Any]] = [
@@ -169,7 +169,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     )
     seconds = time.process_time() - begun
     passes = params["epochs"] * (1 + steps if attacked else 1)
-    found = three_ways(
+    found = accuracy_by_attack_and_proof(
         net,
         test.take(slice(params["attacked_points"])),
         [radius],

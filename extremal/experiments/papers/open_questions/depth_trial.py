@@ -13,7 +13,10 @@ from extremal.data import Dataset
 from extremal.evaluate import evaluate
 from extremal.experiments.papers.shared.image_training import IMAGE_SHAPES, random_images
 from extremal.experiments.papers.shared.mixture_training import mixture_of
-from extremal.experiments.papers.shared.robust_numbers import area, longer
+from extremal.experiments.papers.shared.robust_numbers import (
+    mean_over_radii,
+    share_left_by_longer_attacks,
+)
 from extremal.experiments.trial import Outcome
 
 PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
@@ -48,13 +51,15 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         {
             "radius": radii,
             "robust_accuracy": accuracy,
-            "area": area(radii, accuracy),
+            "area": mean_over_radii(radii, accuracy),
             "half_radius": float(found.upper.median()),
             "clean_accuracy": measure.accuracy(net, test),
             "train_accuracy": float(path.values["accuracy"][-1]),
             "loss": float(path.values["loss"][-1]),
             "warnings": [warning.name for warning in found.warnings],
-            **longer(net, seen, found, radii, params["longer_points"], generator),
+            **share_left_by_longer_attacks(
+                net, seen, found, radii, params["longer_points"], generator
+            ),
         }
     )
 

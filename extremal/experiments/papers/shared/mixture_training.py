@@ -1,4 +1,4 @@
-"""The orthonormal mixture and the small network of a trial's parameters, and what theory predicts."""
+"""The mixture and the small network of a trial's parameters, and what theory predicts of them."""
 
 from __future__ import annotations
 

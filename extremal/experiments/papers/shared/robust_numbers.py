@@ -18,7 +18,8 @@ from extremal import attack, certify, measure, models
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.evaluate import Robustness, check_bracket, evaluate
 
-_LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]  # of the quantiles that are kept
+# The quantiles of radii that a trial keeps are at these levels.
+_QUANTILE_LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +46,9 @@ class Bracket:
             "half_radius_certified": float(lower.median()),
             "bracket_gap": float(gap.median()),
             "bracket_gap_99": _quantiles(gap, [0.99])[0],
-            "quantile_levels": _LEVELS,
-            "attacked_quantiles": _quantiles(upper, _LEVELS),
-            "certified_quantiles": _quantiles(lower, _LEVELS),
+            "quantile_levels": _QUANTILE_LEVELS,
+            "attacked_quantiles": _quantiles(upper, _QUANTILE_LEVELS),
+            "certified_quantiles": _quantiles(lower, _QUANTILE_LEVELS),
         }
 
 
@@ -76,7 +77,7 @@ def _quantiles(values: Tensor, levels: list[float]) -> list[float]:
     return found
 
 
-def half_radius(radii: list[float], accuracy: list[float]) -> float:
+def radius_at_half_accuracy(radii: list[float], accuracy: list[float]) -> float:
     """The radius at which an accuracy curve crosses one half, linear between its points.
 
     Infinite where it never falls so far, 0 where it starts below.
@@ -90,9 +91,12 @@ def half_radius(radii: list[float], accuracy: list[float]) -> float:
     return float("inf")
 
 
-_FAR = 2.0  # length of the first rays, where nothing shorter is known
-_PASSES = ((0.0, 0.05), (0.8, 0.01), (0.99, 0.0005))  # of the rays: first share, and step
-_SHARES = 20
+# Where nothing shorter is known, rays are this long: twice the length of a centre.
+_FIRST_RAY_LENGTH = 2.0
+# Each pass along the rays looks at shares of the radius known, from the first on by the step.
+_FIRST_SHARE_AND_STEP = ((0.0, 0.05), (0.8, 0.01), (0.99, 0.0005))
+# A pass looks at so many shares, so that it ends at the radius known.
+_SHARES_OF_A_PASS = 20
 
 
 def strongest(
@@ -109,9 +113,9 @@ def strongest(
     assert isinstance(mixture, OrthonormalMixture)
     assert group is not None
     found = attack.minimal(net, data.x, data.y, generator=generator)
-    for first, step in _PASSES:
-        ball = attack.Ball("l2", found.radius.clamp(max=_FAR))
-        shares = [first + step * i for i in range(1, _SHARES + 1)]
+    for first, step in _FIRST_SHARE_AND_STEP:
+        ball = attack.Ball("l2", found.radius.clamp(max=_FIRST_RAY_LENGTH))
+        shares = [first + step * i for i in range(1, _SHARES_OF_A_PASS + 1)]
         ways = chain(rays, attack.center_directions(mixture, group, dtype=data.x.dtype))
         tried = attack.ray_attack(net, data.x, data.y, ways, ball, fractions=shares, name="rays")
         found = attack.worst([found, tried])
@@ -134,7 +138,7 @@ def both_sides(
 
 
 @dataclass(frozen=True, eq=False)
-class ThreeWays:
+class RobustAccuracies:
     """Each point's radius as each way has it; the certified ones are of the first points alone.
 
     0 for a misclassified point, infinite where an attack found nothing at the radii it tried.
@@ -160,7 +164,7 @@ class ThreeWays:
         return found
 
 
-def three_ways(
+def accuracy_by_attack_and_proof(
     net: nn.Module,
     test: Dataset,
     radii: Sequence[float],
@@ -169,7 +173,7 @@ def three_ways(
     steps: int,
     certified: int,
     generator: torch.Generator,
-) -> ThreeWays:
+) -> RobustAccuracies:
     """Attack `test` within its box at each radius > 0, and certify its first `certified` points.
 
     APGD-CE takes `steps` steps from one random start, as in Min & Vidal 2024; the strongest attack
@@ -205,7 +209,7 @@ def three_ways(
         effort: Any = "tight" if norm == "l2" else "fast"
         lower = certify.certificate(net, few.x, few.y, norm=norm, box=few.box, effort=effort).radius
     check_bracket(lower, worst[: len(lower)], f"{norm}, of a trained network")
-    return ThreeWays(norm, wanted, alone, worst, lower)
+    return RobustAccuracies(norm, wanted, alone, worst, lower)
 
 
 def _strongest(
@@ -237,7 +241,7 @@ def _strongest(
     return smallest
 
 
-def area(places: Sequence[float], values: Sequence[float]) -> float:
+def mean_over_radii(places: Sequence[float], values: Sequence[float]) -> float:
     """The mean of a curve that is linear between its points, over all of their range."""
     x, y = (torch.tensor(part, dtype=torch.float64) for part in (places, values))
     return float(torch.trapezoid(y, x) / (x[-1] - x[0]))
@@ -248,7 +252,7 @@ def share(mask: Tensor) -> float:
     return float(mask.double().mean())
 
 
-def longer(
+def share_left_by_longer_attacks(
     net: nn.Module,
     test: Dataset,
     found: Robustness,
