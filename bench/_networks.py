@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from extremal import data, models, train
-from extremal.data.fetching.download import cache_folder
+from extremal.data import cache_folder
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import uuid
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
@@ -34,6 +36,19 @@ def read_tensors(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
             return opened.metadata() or {}, tensors
     except (SafetensorError, OSError, RuntimeError) as error:
         raise ValueError(str(error)) from error
+
+
+def tensor_digest(settings: str, tensors: Mapping[str, Tensor], *, separator: str = "\n") -> str:
+    """SHA-256 of settings and of tensors with their names, types, shapes and values.
+
+    `separator` stands around the name, type and shape of a tensor. A flipped bit gives another one.
+    """
+    digest = hashlib.sha256(settings.encode())
+    for name, part in sorted(tensors.items()):
+        head = f"{name} {part.dtype} {tuple(part.shape)}"
+        digest.update(f"{separator}{head}{separator}".encode())
+        digest.update(part.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
 
 
 def json_file(content: Mapping[str, object]) -> bytes:

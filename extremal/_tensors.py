@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import torch
@@ -12,6 +12,13 @@ from torch import Tensor
 # The order of each norm, and of its dual, as torch.linalg.vector_norm takes them.
 NORM_ORDERS = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
 DUAL_ORDERS = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}
+
+# A bisection ends with an interval that is a sixteen-thousandth of the first one.
+_BISECTION_HALVINGS = 14
+# Where the first radius holds, the search for one that does not is given up after these doublings.
+_MOST_DOUBLINGS = 20
+# What a bisection tries first where it is told to begin at zero.
+_FIRST_RADIUS = 1e-3
 
 # `field(metadata=SHARED_BY_ROWS)`: all rows of a `RowRecord` have it in common, as a Gram matrix.
 SHARED_BY_ROWS = {"shared": True}
@@ -31,6 +38,26 @@ def unit_rows(rows: Tensor) -> Tensor:
 def batches(count: int, size: int) -> Iterator[slice]:
     """Slices of `size` rows that together cover `count` of them."""
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def bisect_largest(holds: Callable[[Tensor], Tensor], first: Tensor, *, beyond: bool) -> Tensor:
+    """The largest radius (n,) at which `holds` (radii to bools) was true, by bisection; 0 if none.
+
+    Between 0 and `first` (n,), and with `beyond` as far as doubling it goes on holding.
+    """
+    high = torch.where(first > 0, first, _FIRST_RADIUS)
+    low = torch.zeros_like(high)
+    if beyond:
+        for _ in range(_MOST_DOUBLINGS):
+            good = holds(high)
+            if not bool(good.any()):
+                break
+            low, high = torch.where(good, high, low), torch.where(good, 2.0 * high, high)
+    for _ in range(_BISECTION_HALVINGS):
+        middle = 0.5 * (low + high)
+        good = holds(middle)
+        low, high = torch.where(good, middle, low), torch.where(good, high, middle)
+    return low
 
 
 class RowRecord:

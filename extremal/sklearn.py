@@ -19,17 +19,23 @@ from torch import Tensor
 from extremal import _check, attack, certify
 from extremal.data import Dataset
 from extremal.evaluate import Robustness, evaluate
-from extremal.models import Explicit, Kaiming, PReLUNet, Preparation, load_with_note, save
+from extremal.models import Kaiming, PReLUNet, Preparation, load_with_note, rescaled, save
 from extremal.train import adam
 
 Array = NDArray[Any]
 
-_AUTO = "auto"
-_HELD_OUT = 0.2  # of the data, on which "auto" compares powers
-_ROWS = 4096  # points at a time
-_BATCHES = 6  # of an epoch at least
-_MISSED, _HALF = 0.1, 0.5  # of the common interval, which features of one unit may leave empty
-_JUDGED = 200  # held-out points with certificates, at most
+# The share of the data that is held out to compare powers, for p="auto".
+_HELD_OUT_SHARE = 0.2
+# At most so many held-out points are certified to compare powers.
+_SELECTION_POINTS = 200
+# Outputs are computed for so many points at a time, to bound memory.
+_POINTS_PER_BATCH = 4096
+# An epoch has at least so many batches, also of few points.
+_LEAST_BATCHES_PER_EPOCH = 6
+# Features of one unit leave at most this share of their common interval empty, most of them.
+_SHARED_UNIT_GAP = 0.1
+# The other features of one unit leave at most this share of the common interval empty.
+_OUTLIER_UNIT_GAP = 0.5
 
 
 class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -89,8 +95,8 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         point may count silently as one.
         """
         if refused:
-            told = "every point has the same weight, so leave points out or repeat them"
-            raise TypeError(f"fit takes X and y alone ({told}), got {', '.join(sorted(refused))}")
+            reason = "every point has the same weight, so leave points out or repeat them"
+            raise TypeError(f"fit takes X and y alone ({reason}), got {', '.join(sorted(refused))}")
         self._check_settings()
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
@@ -100,8 +106,8 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         generator = torch.Generator().manual_seed(int(seed))
         data = Dataset(torch.tensor(X), torch.from_numpy(labels.astype(np.int64)))
-        self.p_ = self._chosen(data, generator) if self.p == _AUTO else float(self.p)
-        self.net_, self.scale_ = self._trained(data, self.p_, generator)
+        self.p_ = self._selected_power(data, generator) if self.p == "auto" else float(self.p)
+        self.net_, self.scale_ = self._trained_network(data, self.p_, generator)
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -171,28 +177,29 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a safetensors file; labels must be numbers or strings."""
         check_is_fitted(self)
-        told = {
-            "classifier": {name: _plain(name, value) for name, value in self.get_params().items()},
-            "classes": _labels(self.classes_),
+        saved = {
+            "classifier": {
+                name: _as_json(name, value) for name, value in self.get_params().items()
+            },
+            "classes": _json_labels(self.classes_),
             "dtype": self.classes_.dtype.str,
             "scale": self.scale_,
             "names": getattr(self, "feature_names_in_", np.array([])).tolist(),
         }
-        save(self.net_, path, note=json.dumps(told))
+        save(self.net_, path, note=json.dumps(saved))
 
     @classmethod
     def load(cls, path: str | Path) -> PReLUClassifier:
         """Read a classifier that `save` wrote; any other file is a ValueError."""
         net, note = load_with_note(path)
-        rule = "hold a classifier that `save` wrote"
-        _check.require(isinstance(net, PReLUNet), "path", rule, path)
-        assert isinstance(net, PReLUNet)
         try:
-            told = json.loads(note)
-            self = cls(**told["classifier"])
-            self.classes_ = np.array(told["classes"], dtype=told["dtype"])
-            self.scale_, names = told["scale"], told["names"]
+            net = _check.instance("net", net, PReLUNet, "be a PReLUNet")
+            saved = json.loads(note)
+            self = cls(**saved["classifier"])
+            self.classes_ = np.array(saved["classes"], dtype=saved["dtype"])
+            self.scale_, names = saved["scale"], saved["names"]
         except (ValueError, TypeError, KeyError):
+            rule = "hold a classifier that `save` wrote"
             raise ValueError(f"path must {rule}, got {path}") from None
         self.net_, self.p_, self.n_features_in_ = net, net.p, net.dim
         if names:
@@ -200,24 +207,26 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_settings(self) -> None:
-        if self.p != _AUTO:
+        if self.p != "auto":
             _check.number("p", self.p, minimum=1.0)
         for name in ("width", "epochs", "batch_size"):
             _check.integer(name, getattr(self, name), minimum=1)
         _check.number("lr", self.lr, above=0.0)
-        _check.choice("scale", self.scale, (_AUTO, "each", "one", "none"))
+        _check.choice("scale", self.scale, ("auto", "each", "one", "none"))
         powers = [_check.number("powers", power, minimum=1.0) for power in self.powers]
         _check.require(len(powers) > 0, "powers", "hold at least one power", self.powers)
         if self.radius is not None:
             _check.number("radius", self.radius, minimum=0.0)
 
-    def _chosen(self, data: Dataset, generator: torch.Generator) -> float:
+    def _selected_power(self, data: Dataset, generator: torch.Generator) -> float:
         """The power whose certified accuracy on held-out points is best."""
-        train, held = _split(data, _HELD_OUT, generator)
-        held = held.take(slice(_JUDGED))
+        train, held = _split(data, _HELD_OUT_SHARE, generator)
+        held = held.take(slice(_SELECTION_POINTS))
         powers = sorted(map(float, self.powers))
-        nets = {power: self._trained(train, power, generator)[0] for power in powers}
-        radius = self.radius if self.radius is not None else _middle(nets.values(), held)
+        nets = {power: self._trained_network(train, power, generator)[0] for power in powers}
+        radius = (
+            self.radius if self.radius is not None else _median_attacked_radius(nets.values(), held)
+        )
 
         def held_by(power: float) -> tuple[int, int]:
             asked = (radius, 0.0)
@@ -226,9 +235,11 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
         return max(nets, key=held_by)
 
-    def _trained(self, data: Dataset, p: float, generator: torch.Generator) -> tuple[PReLUNet, str]:
+    def _trained_network(
+        self, data: Dataset, p: float, generator: torch.Generator
+    ) -> tuple[PReLUNet, str]:
         """A network in the data's units, and how they were scaled."""
-        kind = self.scale if self.scale != _AUTO else _fitting_scale(data.x)
+        kind = self.scale if self.scale != "auto" else _scale_for(data.x)
         center, spread = _units(data.x, kind)
         z = ((data.x - center) * spread).float()
         ready = Dataset(z, data.y)
@@ -242,9 +253,9 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             init=Kaiming(),
             generator=generator,
         )
-        batch = min(self.batch_size, max(1, len(ready) // _BATCHES))
+        batch = min(self.batch_size, max(1, len(ready) // _LEAST_BATCHES_PER_EPOCH))
         adam(net, ready, lr=self.lr, batch=batch, epochs=self.epochs, generator=generator)
-        return _in_units(net, center, spread), kind
+        return rescaled(net, center, spread).freeze("neurons", "votes", "bias"), kind
 
     def _points(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
@@ -261,7 +272,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _outputs(self, X: ArrayLike) -> Array:
         x = self._points(X)
         with torch.no_grad():
-            return torch.cat([self.net_(part) for part in x.split(_ROWS)]).numpy()
+            return torch.cat([self.net_(part) for part in x.split(_POINTS_PER_BATCH)]).numpy()
 
 
 def _units(x: Tensor, scale: str) -> tuple[Tensor, Tensor]:
@@ -282,45 +293,16 @@ def _varying(x: Tensor) -> Tensor:
     return deviation > 1e-12 * x.abs().amax(0)
 
 
-def _fitting_scale(x: Tensor) -> Literal["one", "each"]:
+def _scale_for(x: Tensor) -> Literal["one", "each"]:
     """ "one" where the features of x (n, dim) that vary are of one unit, as far as can be seen."""
     x = x[:, _varying(x)]
     if x.shape[1] < 2:
         return "each"
     low, high = x.amin(0), x.amax(0)
     missed = ((low - low.min()) + (high.max() - high)) / (high.max() - low.min())
-    most = 2 * (missed <= _MISSED).sum() > x.shape[1]
+    most = 2 * (missed <= _SHARED_UNIT_GAP).sum() > x.shape[1]
     rare = x.median(0).values == low.min()
-    return "one" if bool(most & ((missed <= _HALF) | rare).all()) else "each"
-
-
-def _in_units(net: PReLUNet, center: Tensor, spread: Tensor) -> PReLUNet:
-    """The network of z = spread (x - center) as one of x, in float64: the same function.
-
-    Without normalising, <w, z> = <spread w, x - center>, and ||w||^(p-1) becomes
-    ||spread w||^(p-1): votes make up. With it, spread is one number but for features that do not
-    vary, which keep it and lose their weights.
-    """
-    normalize = net.preparation.normalize
-    with torch.no_grad():
-        neurons, votes = net.neurons.double(), net.votes.double()
-        moved = neurons * (spread > 0 if normalize > 0 else spread)
-        lengths = (moved.norm(dim=1), neurons.norm(dim=1))
-        ratio = lengths[0] / torch.where(lengths[1] > 0, lengths[1], 1.0)
-        assert net.bias is not None
-        init = Explicit(moved, votes * ratio ** (net.p - 1.0), None, net.bias.double())
-    unit = float(spread.max()) if normalize > 0 and bool((spread > 0).any()) else 1.0
-    return PReLUNet(
-        net.dim,
-        net.width,
-        net.p,
-        net.outputs,
-        bias=True,
-        preparation=Preparation(unit, center, normalize),
-        init=init,
-        dtype=torch.float64,
-        generator=torch.Generator(),
-    ).freeze("neurons", "votes", "bias")
+    return "one" if bool(most & ((missed <= _OUTLIER_UNIT_GAP) | rare).all()) else "each"
 
 
 def _split(data: Dataset, share: float, generator: torch.Generator) -> tuple[Dataset, Dataset]:
@@ -330,7 +312,7 @@ def _split(data: Dataset, share: float, generator: torch.Generator) -> tuple[Dat
     return data.take(order[count:]), data.take(order[:count])
 
 
-def _middle(nets: Iterable[PReLUNet], data: Dataset) -> float:
+def _median_attacked_radius(nets: Iterable[PReLUNet], data: Dataset) -> float:
     """The median attacked radius of the first network that is right anywhere; 0 without one."""
     for net in nets:
         broken = attack.shortest(net, data.x, data.y).radius
@@ -340,7 +322,7 @@ def _middle(nets: Iterable[PReLUNet], data: Dataset) -> float:
     return 0.0
 
 
-def _labels(classes: Array) -> list[Any]:
+def _json_labels(classes: Array) -> list[Any]:
     """Labels as JSON has them."""
     known = classes.dtype.kind in "iufUb" or all(isinstance(label, str) for label in classes)
     seen = classes.dtype
@@ -348,10 +330,10 @@ def _labels(classes: Array) -> list[Any]:
     return cast(list[Any], classes.tolist())
 
 
-def _plain(name: str, value: Any) -> Any:
+def _as_json(name: str, value: Any) -> Any:
     """A setting as JSON has it; a random state that is no number has none, and is left out."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, tuple | list):
-        return [_plain(name, one) for one in value]
+        return [_as_json(name, one) for one in value]
     return value if isinstance(value, int | float | str | type(None)) else None

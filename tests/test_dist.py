@@ -42,7 +42,8 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
     }
     assert summaries
     assert assets
-    assert names == code | networks | summaries | assets | {"extremal/py.typed"}
+    others = {"extremal/py.typed", "extremal/data/fetching/registry.txt"}
+    assert names == code | networks | summaries | assets | others
 
 
 def test_the_stored_summaries_are_where_show_looks(wheel, monkeypatch, tmp_path, capsys):

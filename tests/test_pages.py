@@ -25,7 +25,7 @@ from distributed.cli import dask_scheduler, dask_worker
 
 import extremal as ex
 from extremal.cli.main import app
-from extremal.data.named_datasets import DATASETS
+from extremal.data import DATASETS
 from tools.tables import ROOT
 
 PAGES = [

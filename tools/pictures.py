@@ -19,7 +19,7 @@ from torch import Tensor
 
 import extremal as ex
 from extremal.certify.parabolas import opening_above, opening_below
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models import relu_power, relu_power_with_slope
 from extremal.report.style import CYCLE, GREY, INK, RC
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"

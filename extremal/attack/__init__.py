@@ -2,26 +2,19 @@
 
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
-from extremal.attack.adapters.unit_box import Flat, as_module, class_labels
+from extremal.attack.adapters.unit_box import as_module, class_labels
 from extremal.attack.attack_result import (
+    BATCH_POINTS,
+    CLEAN_NAME,
     AttackResult,
     AttackViolation,
-    batches,
     check_points,
     verified,
     worst,
 )
 from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import NORMS, Ball
-from extremal.attack.ensemble import (
-    AccuracyCurve,
-    Attack,
-    accuracy_curve,
-    everything,
-    minimal,
-    published,
-    run,
-)
+from extremal.attack.ensemble import AccuracyCurve, Attack, accuracy_curve, minimal, run
 from extremal.attack.fab import boundary
 from extremal.attack.gradient_free_search import random_search
 from extremal.attack.mixture_rays import (
@@ -37,25 +30,24 @@ from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
 
 __all__ = [
+    "BATCH_POINTS",
+    "CLEAN_NAME",
     "NORMS",
     "AccuracyCurve",
     "Attack",
     "AttackResult",
     "AttackViolation",
     "Ball",
-    "Flat",
     "Guided",
     "accuracy_curve",
     "apgd",
     "as_module",
     "auto_attack",
     "average_direction",
-    "batches",
     "boundary",
     "center_directions",
     "check_points",
     "class_labels",
-    "everything",
     "foolbox_attack",
     "guided",
     "known_clusters",
@@ -63,7 +55,6 @@ __all__ = [
     "minimal",
     "mixture_attack",
     "pgd",
-    "published",
     "published_pgd",
     "radii_pgd",
     "random_search",

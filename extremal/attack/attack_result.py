@@ -1,4 +1,4 @@
-"""What attacks found, point by point.
+"""What attacks find, point by point: the best of a search under way, and the verified result.
 
 The re-check of every attack: nothing that an attack says of its own points is believed.
 """
@@ -6,23 +6,25 @@ The re-check of every attack: nothing that an attack says of its own points is b
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._progress import Bar
+from extremal._tensors import RowRecord, batches
 from extremal.attack.ball import Ball
-from extremal.models import MLP, ConvPReLU, DeepPReLU, Grouped, PReLUNet, float64_copy, margin
+from extremal.models import float64_copy, input_dim, margin
 
-_SIZED = PReLUNet | MLP | DeepPReLU | ConvPReLU  # networks that say how many coordinates they take
-
-# Searches in float32 may leave points outside by their rounding; the attacks here do not.
-SLACK = 1e-5
-
-# Rows at a time: a hidden layer of 2000 neurons then takes 16 MB in float64.
-BATCH = 1024
+# A norm may exceed the radius by this share of it, since searches in float32 may leave points
+# outside by their rounding. The attacks here do not.
+NORM_SLACK_SHARE = 1e-5
+# Points at a time unless said otherwise: a layer of 2000 neurons then takes 16 MB in float64.
+BATCH_POINTS = 1024
+# The name in a result of points that are misclassified before any attack.
+CLEAN_NAME = "clean"
 
 
 class AttackViolation(RuntimeError):  # noqa: N818 - it is named for what happened
@@ -48,8 +50,7 @@ def verified(
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
     - `name`: of the attack, for the result's `names` and for errors.
     """
-    y = check_points(net, x, y)
-    check_ball(ball)
+    y = check_attack(net, x, y, ball)
     same = isinstance(x_adv, Tensor) and x_adv.shape == x.shape and x_adv.dtype == x.dtype
     seen = f"{x_adv.dtype} {tuple(x_adv.shape)}" if isinstance(x_adv, Tensor) else repr(x_adv)
     _check.require(same, "x_adv", f"be like x, {x.dtype} {tuple(x.shape)}", seen)
@@ -66,7 +67,7 @@ def verified(
     sizes = torch.where(wrong, 0.0, torch.where(success, sizes, torch.inf))
     found = torch.where(wrong, 0, torch.where(success, 1, -1))
     x_adv = torch.where(wrong.unsqueeze(1), x, x_adv)
-    return AttackResult(x_adv, success, sizes, value, (CLEAN, name), found)
+    return AttackResult(x_adv, success, sizes, value, (CLEAN_NAME, name), found)
 
 
 def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -80,37 +81,62 @@ def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     """
     _check.module("net", net)
-    inner = net.net if isinstance(net, Grouped) else net
-    sized = isinstance(inner, _SIZED)
-    _check.matrix("x", x, columns=inner.dim if isinstance(inner, _SIZED) else None)
-    outputs = net.outputs if sized and isinstance(net, _SIZED | Grouped) else None
+    dim = input_dim(net)
+    _check.matrix("x", x, columns=dim)
+    outputs = None if dim is None else getattr(net, "outputs", None)
     return _check.labels("y", y, count=len(x), outputs=outputs).to(x.device)
 
 
-def check_ball(ball: object) -> None:
-    """Require a `Ball`."""
+def check_attack(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, batch: int = 1) -> Tensor:
+    """What all attacks in a ball require; the labels are returned as `check_points` does."""
+    labels = check_points(net, x, y)
     _check.instance("ball", ball, Ball, "be a Ball")
+    _check.integer("batch", batch, minimum=1)
+    return labels
 
 
-def batches(count: int, size: int) -> Iterator[slice]:
-    """Slices of `size` rows that together cover `count` of them."""
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+def attack_in_batches(
+    search: Callable[[slice], Tensor],
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    name: str,
+    batch: int,
+    bar: Bar,
+    *,
+    smallest: bool = False,
+) -> AttackResult:
+    """Search for perturbations of `batch` points at a time, and verify the points that they make.
+
+    `search` returns the perturbations (m, dim) of the points in a slice. `name` is that of the
+    attack in the result; the `bar` is told of points that are done. Where the `smallest`
+    perturbations were looked for, the radii are those that were found, and not the ball's.
+    """
+    x_adv = torch.empty_like(x)
+    with bar:
+        for rows in batches(len(x), batch):
+            x_adv[rows] = ball.take(rows).rounded_points(search(rows), x[rows])
+            bar.done(rows.stop)
+    if smallest:
+        ball = replace(ball, radius=ball.norms(x_adv.double() - x.double()))
+    return verified(net, x, y, x_adv, ball, name)
 
 
 def _margins(twin: nn.Module, points: Tensor, y: Tensor) -> Tensor:
+    rows = batches(len(points), BATCH_POINTS)
     with torch.no_grad():
-        parts = [margin(twin, points[at].double(), y[at]) for at in batches(len(points), BATCH)]
-    return torch.cat(parts)
+        return torch.cat([margin(twin, points[at].double(), y[at]) for at in rows])
 
 
 def norms_within(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:
     """The float64 norms (n,) of x_adv - x, once nothing is found to be out of bounds."""
     _refuse(~torch.isfinite(x_adv).all(1), name, "returned NaN or infinite entries")
-    gaps = (x_adv[at].double() - x[at].double() for at in batches(len(x), BATCH))
+    gaps = (x_adv[at].double() - x[at].double() for at in batches(len(x), BATCH_POINTS))
     sizes = torch.cat([ball.norms(gap) for gap in gaps])
     radii = ball.radii(x)
     excess = sizes - radii
-    _refuse(excess > SLACK * radii, name, f"left the {ball.norm} ball", excess)
+    _refuse(excess > NORM_SLACK_SHARE * radii, name, f"left the {ball.norm} ball", excess)
     limits = ball.limits(x)
     if limits is not None:
         outside = torch.maximum(limits[0] - x_adv, x_adv - limits[1]).amax(1)
@@ -125,11 +151,66 @@ def _refuse(bad: Tensor, name: str, what: str, excess: Tensor | None = None) -> 
         raise AttackViolation(f"{name} {what} at {int(bad.sum())} of {len(bad)} points{by}")
 
 
-CLEAN = "clean"
+@dataclass(frozen=True, eq=False)
+class BestPerturbations:
+    """The best perturbation of each of n points that a search has met so far, updated in place.
+
+    Attacks within a radius keep the one of least margin, attacks for the smallest radius the
+    smallest one that breaks the point. A row may be noted several times at once.
+    """
+
+    delta: Tensor  # (n, dim)
+    size: Tensor  # (n,) float64: the norm of the smallest that broke the point, else infinite
+    margin: Tensor  # (n,): the least margin, infinite where none was noted
+    broken_below: Tensor  # (n,): a margin at or below it counts as broken
+
+    @classmethod
+    def begin(
+        cls, delta: Tensor, broken_below: Tensor, margin: Tensor | None = None
+    ) -> BestPerturbations:
+        """The perturbations `delta`, with their margins or before anything was noted."""
+        never = torch.full_like(broken_below, torch.inf)
+        size = torch.full_like(broken_below, torch.inf, dtype=torch.float64)
+        return cls(delta, size, never if margin is None else margin, broken_below)
+
+    def standing(self, rows: Tensor) -> Tensor:
+        """Which of the points at `rows` are not broken yet, bool; a NaN margin does not count."""
+        return ~(self.margin[rows] <= self.broken_below[rows])
+
+    def note_lower(
+        self, rows: Tensor, margin: Tensor, delta: Tensor, *, ties: bool | Tensor = False
+    ) -> None:
+        """Keep perturbations of a lower margin than before, and with `ties` of an equal one."""
+        self._keep(self.margin, rows, margin, delta, ties)
+
+    def note_smaller(self, rows: Tensor, margin: Tensor, delta: Tensor, size: Tensor) -> None:
+        """Keep perturbations that break a point and are smaller than any that did before."""
+        size = torch.where(margin <= self.broken_below[rows], size, torch.inf)
+        self._keep(self.size, rows, size, delta)
+
+    def note_better(self, rows: Tensor, margin: Tensor, delta: Tensor, size: Tensor) -> None:
+        """Keep the smallest that breaks a point, and where none does the one of least margin."""
+        self.note_smaller(rows, margin, delta, size)
+        none = torch.isinf(self.size[rows])
+        self.note_lower(rows[none], margin[none], delta[none])
+
+    def _keep(
+        self,
+        least: Tensor,
+        rows: Tensor,
+        value: Tensor,
+        delta: Tensor,
+        ties: bool | Tensor = False,
+    ) -> None:
+        before = least[rows]
+        better = (value < before) | ((value == before) & ties)
+        least.scatter_reduce_(0, rows[better], value[better], "amin")
+        won = better & (value == least[rows])
+        self.delta[rows[won]] = delta[won]
 
 
 @dataclass(frozen=True, eq=False)
-class AttackResult:
+class AttackResult(RowRecord):
     """The worst point found around each of n points, as `verified` measured it.
 
     Where `success` is False, `radius` is infinite and `x_adv` holds the attempt of least margin.
@@ -157,20 +238,21 @@ class AttackResult:
         """For each point the name of the attack that broke it, "" where none did."""
         return tuple("" if i < 0 else self.names[i] for i in self.found.tolist())
 
-    def take(self, index: Tensor) -> AttackResult:
-        """The result for the chosen points."""
-        parts = (self.x_adv, self.success, self.radius, self.margin)
-        x_adv, success, radius, margin = (part[index] for part in parts)
-        return AttackResult(x_adv, success, radius, margin, self.names, self.found[index])
-
     def merged(self, index: Tensor, part: AttackResult) -> AttackResult:
         """This result with the points at `index` replaced wherever `part` is worse for them."""
         both = worst([self.take(index), part])
-        fields = ("x_adv", "success", "radius", "margin", "found")
-        x_adv, success, radius, margin, found = (
-            getattr(self, field).index_copy(0, index, getattr(both, field)) for field in fields
-        )
-        return AttackResult(x_adv, success, radius, margin, both.names, found)
+        return replace(self.put(index, both), names=both.names)
+
+    def retried(
+        self, attack: Callable[[Tensor], AttackResult], where: Tensor | None = None
+    ) -> AttackResult:
+        """This result after one more attack on the points that still stand.
+
+        `attack` is given their places (m,); with `where`, a mask (n,), those of no others.
+        """
+        left = ~self.success if where is None else ~self.success & where
+        rows = torch.nonzero(left).squeeze(1)
+        return self if len(rows) == 0 else self.merged(rows, attack(rows))
 
 
 def worst(results: Iterable[AttackResult]) -> AttackResult:
@@ -195,11 +277,4 @@ def _worse(first: AttackResult, second: AttackResult) -> AttackResult:
     names = tuple(dict.fromkeys(first.names + second.names))  # first's indices stay valid
     place = torch.tensor([names.index(name) for name in second.names], device=swap.device)
     renamed = torch.where(second.found >= 0, place[second.found.clamp(min=0)], -1)
-    return AttackResult(
-        x_adv=torch.where(swap.unsqueeze(1), second.x_adv, first.x_adv),
-        success=torch.where(swap, second.success, first.success),
-        radius=torch.where(swap, second.radius, first.radius),
-        margin=torch.where(swap, second.margin, first.margin),
-        names=names,
-        found=torch.where(swap, renamed, first.found),
-    )
+    return replace(replace(second, found=renamed).where(swap, first), names=names)

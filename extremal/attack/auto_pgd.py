@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +12,11 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.attack_result import (
-    BATCH,
+    BATCH_POINTS,
     AttackResult,
-    batches,
-    check_ball,
-    check_points,
-    verified,
+    BestPerturbations,
+    attack_in_batches,
+    check_attack,
 )
 from extremal.attack.auto_pgd_ascent import AscentProblem, Momentum, Rule, Sparse, ascend
 from extremal.attack.ball import Ball
@@ -25,17 +24,9 @@ from extremal.attack.objectives import OBJECTIVES, likely_targets
 from extremal.attack.surrogate import stopping_margin, surrogate_network
 from extremal.models import output_margins
 
-# Radii, in units of the ball's, and shares of the steps (Croce & Hein 2021, Section 4.2).
+# The phases of a run in l1: a radius, in units of the ball's, and the share of the steps that is
+# made with it (Croce & Hein 2021, Section 4.2).
 _L1_PHASES = ((3.0, 0.3), (2.0, 0.3), (1.0, 0.4))
-
-
-@dataclass(frozen=True)
-class _Settings:
-    objective: str
-    targets: int
-    steps: int
-    restarts: int
-    start: str
 
 
 def apgd(
@@ -50,7 +41,7 @@ def apgd(
     restarts: int = 1,
     start: str = "zero",
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by the APGD of Croce & Hein 2020, in l1 by that of Croce & Hein 2021.
@@ -72,56 +63,38 @@ def apgd(
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
-    y = check_points(net, x, y)
-    check_ball(ball)
+    y = check_attack(net, x, y, ball, batch)
     _check.choice("objective", objective, OBJECTIVES)
     _check.choice("start", start, ("zero", "random"))
-    settings = _Settings(
-        objective,
-        _check.integer("targets", targets, minimum=0),
-        _check.integer("steps", steps, minimum=1),
-        _check.integer("restarts", restarts, minimum=1),
-        start,
-    )
+    _check.integer("targets", targets, minimum=0)
+    _check.integer("steps", steps, minimum=1)
+    _check.integer("restarts", restarts, minimum=1)
     _check.generator("generator", generator)
-    _check.integer("batch", batch, minimum=1)
     twin = surrogate_network(net, x)
-    x_adv = torch.empty_like(x)
-    with Bar("apgd", len(x), progress) as bar:
-        for rows in batches(len(x), batch):
-            part, inner = x[rows], ball.take(rows)
-            least = _attacked(twin, part, y[rows], inner, settings, generator)
-            x_adv[rows] = inner.land(least, part)
-            bar.done(rows.stop)
+
+    def search(rows: slice) -> Tensor:
+        """The perturbations of least margin of all runs."""
+        points, labels, inner = x[rows], y[rows], ball.take(rows)
+        with torch.no_grad():
+            out = twin(points)
+        clean = output_margins(out, labels)
+        best = BestPerturbations.begin(torch.zeros_like(points), stopping_margin(clean), clean)
+        every = torch.arange(len(points), device=x.device)
+        aims = likely_targets(out, labels, targets)
+        for turn, aim in itertools.product(range(restarts), aims):
+            left = every[best.standing(every)]
+            if len(left) == 0:
+                break
+            aimed = None if aim is None else aim[left]
+            task = AscentProblem(points[left], labels[left], inner.take(left), aimed, objective)
+            begin = start if turn == 0 else "random"
+            delta, margin = _run(twin, task, steps, begin, generator)
+            best.note_lower(left, margin, delta)
+        return best.delta
+
     name = f"apgd-{objective}" + ("-targeted" if targets else "")
-    return verified(net, x, y, x_adv, ball, name)
-
-
-def _attacked(
-    net: nn.Module, x: Tensor, y: Tensor, ball: Ball, settings: _Settings, g: torch.Generator
-) -> Tensor:
-    """The perturbations (n, dim) of least margin of all runs."""
-    with torch.no_grad():
-        out = net(x)
-    lowest, least = output_margins(out, y), torch.zeros_like(x)
-    enough = stopping_margin(lowest)
-    for start, target in _runs(settings, likely_targets(out, y, settings.targets)):
-        rows = torch.nonzero(~(lowest <= enough)).squeeze(1)
-        if len(rows) == 0:
-            break
-        aim = None if target is None else target[rows]
-        task = AscentProblem(x[rows], y[rows], ball.take(rows), aim, settings.objective)
-        delta, margin = _run(net, task, settings.steps, start, g)
-        better = margin < lowest[rows]
-        lowest[rows[better]] = margin[better]
-        least[rows[better]] = delta[better]
-    return least
-
-
-def _runs(settings: _Settings, targets: list[Tensor | None]) -> Iterator[tuple[str, Tensor | None]]:
-    for restart in range(settings.restarts):
-        for target in targets:
-            yield settings.start if restart == 0 else "random", target
+    bar = Bar("apgd", len(x), progress)
+    return attack_in_batches(search, net, x, y, ball, name, batch, bar)
 
 
 def _run(

@@ -1,33 +1,41 @@
-"""The ascent that APGD makes from one start: rules propose steps and review them at checkpoints.
+"""One ascent of Auto-PGD: a rule proposes steps and reviews them at checkpoints.
 
-The two step rules of APGD: momentum for l2 and linf, sparse steps for l1.
+The two rules are momentum for l2 and linf, and sparse steps for l1.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from extremal._tensors import RowRecord, batches
+from extremal.attack.attack_result import BestPerturbations
 from extremal.attack.ball import Ball
 from extremal.attack.objectives import ObjectiveValues, objective_gradient
-from extremal.attack.projection import sorted_rows
+from extremal.attack.projection import ROWS_IN_CACHE, sorted_rows
 from extremal.attack.surrogate import stopping_margin
 
-_INERTIA = 0.75  # alpha: weight of the new step against the last one
-_RISES = 0.75  # rho: share of steps that must have risen for the step length to stay
-_SPARSE_CHECKS = 0.04
-_FIRST_SHARE = 0.2  # of all coordinates, moved by the first sparse steps
-_SPARSER = 1.5  # the next steps move so much fewer coordinates than the best point has
-_SHORTEST = 0.1
+# The weight of the new step against the last one: alpha of the paper.
+_NEW_STEP_WEIGHT = 0.75
+# The step length stays only if this share of the steps has risen: rho of the paper.
+_LEAST_RISING_SHARE = 0.75
+# Sparse steps are reviewed each time this share of all steps has been made.
+_SPARSE_REVIEW_SHARE = 0.04
+# The first sparse steps move this share of all coordinates.
+_FIRST_MOVED_SHARE = 0.2
+# The next sparse steps move this many times fewer coordinates than the best point has, and a step
+# that is shortened is divided by the same number.
+_SPARSITY_FACTOR = 1.5
+# No sparse step becomes shorter than this share of the first one.
+_LEAST_STEP_SHARE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class MomentumState:
+class MomentumState(RowRecord):
     """What `Momentum` keeps of each point since its last checkpoint."""
 
     step: Tensor  # (n, 1)
@@ -58,33 +66,33 @@ class Momentum:
         never = torch.zeros_like(now.value, dtype=torch.bool)
         return MomentumState(step, torch.zeros_like(now.value), now.value, never)
 
-    def propose(self, climb: AscentState) -> Tensor:
-        ball, delta = climb.task.ball, climb.delta
-        around = ball.around(climb.task.x)
-        upward = ball.steepest(around.unblocked(climb.now.gradient, delta))
-        aim = around.project(delta + climb.memory.step * upward)
-        if not bool(climb.move.any()):
+    def propose(self, ascent: AscentState) -> Tensor:
+        ball, delta = ascent.task.ball, ascent.delta
+        around = ball.around(ascent.task.x)
+        upward = ball.steepest(around.without_blocked(ascent.now.gradient, delta))
+        aim = around.project(delta + ascent.memory.step * upward)
+        if not bool(ascent.move.any()):
             return aim
-        moved = delta + _INERTIA * (aim - delta) + (1.0 - _INERTIA) * climb.move
-        begun = climb.move.any(1, keepdim=True)
+        moved = delta + _NEW_STEP_WEIGHT * (aim - delta) + (1.0 - _NEW_STEP_WEIGHT) * ascent.move
+        begun = ascent.move.any(1, keepdim=True)
         return torch.where(begun, around.project(moved), aim)
 
-    def note(self, climb: AscentState, now: ObjectiveValues) -> MomentumState:
-        rose = (now.value > climb.now.value).to(now.value.dtype)
-        pace: MomentumState = climb.memory
-        return replace(pace, rises=pace.rises + rose)
+    def note(self, ascent: AscentState, now: ObjectiveValues) -> MomentumState:
+        rose = (now.value > ascent.now.value).to(now.value.dtype)
+        momentum: MomentumState = ascent.memory
+        return replace(momentum, rises=momentum.rises + rose)
 
-    def review(self, climb: AscentState, window: int) -> AscentState:
-        pace: MomentumState = climb.memory
-        idle = ~pace.halved & (climb.top.value <= pace.mark)
-        halve = (pace.rises < _RISES * window) | idle
-        step = torch.where(halve.unsqueeze(1), 0.5 * pace.step, pace.step)
-        new = MomentumState(step, torch.zeros_like(pace.rises), climb.top.value, halve)
-        return replace(back_to_best(climb, halve), memory=new)
+    def review(self, ascent: AscentState, window: int) -> AscentState:
+        momentum: MomentumState = ascent.memory
+        idle = ~momentum.halved & (ascent.top.value <= momentum.mark)
+        halve = (momentum.rises < _LEAST_RISING_SHARE * window) | idle
+        step = torch.where(halve.unsqueeze(1), 0.5 * momentum.step, momentum.step)
+        new = MomentumState(step, torch.zeros_like(momentum.rises), ascent.top.value, halve)
+        return replace(back_to_best(ascent, halve), memory=new)
 
 
 @dataclass(frozen=True, eq=False)
-class SparseState:
+class SparseState(RowRecord):
     """What `Sparse` keeps of each point."""
 
     step: Tensor  # (n, 1)
@@ -107,51 +115,47 @@ class Sparse:
         self._fresh = fresh  # whether the start is a random, dense one
 
     def checkpoints(self, steps: int) -> list[int]:
-        every = max(1, int(_SPARSE_CHECKS * steps))
+        every = max(1, int(_SPARSE_REVIEW_SHARE * steps))
         return list(range(every, steps + 1, every))
 
     def begin(self, task: AscentProblem, delta: Tensor, now: ObjectiveValues) -> SparseState:
         step = task.ball.radii(task.x).to(delta.dtype).unsqueeze(1)
         dim = delta.shape[1]
         if self._fresh:
-            count = torch.full((len(delta),), int(_FIRST_SHARE * dim), device=delta.device)
+            count = torch.full((len(delta),), int(_FIRST_MOVED_SHARE * dim), device=delta.device)
             return SparseState(step, step, count.clamp(min=1), torch.full_like(count, dim))
         support = (delta != 0).sum(1)
-        return SparseState(step, step, _fewer(support), support)
+        return SparseState(step, step, _sparser_count(support), support)
 
-    def propose(self, climb: AscentState) -> Tensor:
-        around, thrift = climb.task.ball.around(climb.task.x), climb.memory
-        gradient = around.unblocked(climb.now.gradient, climb.delta)
+    def propose(self, ascent: AscentState) -> Tensor:
+        around, sparse = ascent.task.ball.around(ascent.task.x), ascent.memory
+        gradient = around.without_blocked(ascent.now.gradient, ascent.delta)
         size = gradient.abs()
-        least = sorted_rows(size).gather(1, size.shape[1] - thrift.count.unsqueeze(1))
+        least = sorted_rows(size).gather(1, size.shape[1] - sparse.count.unsqueeze(1))
         signs = torch.where(size >= least, gradient.sign(), 0.0)
         number = signs.abs().sum(1, keepdim=True).clamp(min=1.0)
-        return around.project(climb.delta + thrift.step * signs / number)
+        return around.project(ascent.delta + sparse.step * signs / number)
 
-    def note(self, climb: AscentState, now: ObjectiveValues) -> SparseState:
-        thrift: SparseState = climb.memory
-        return thrift
+    def note(self, ascent: AscentState, now: ObjectiveValues) -> SparseState:
+        sparse: SparseState = ascent.memory
+        return sparse
 
-    def review(self, climb: AscentState, window: int) -> AscentState:
-        thrift: SparseState = climb.memory
-        support = (climb.best != 0).sum(1)
-        fell = support < 0.95 * thrift.support
-        shorter = torch.maximum(thrift.step / _SPARSER, _SHORTEST * thrift.most)
-        step = torch.where(fell.unsqueeze(1), thrift.most, shorter)
-        new = SparseState(step, thrift.most, _fewer(support), support)
-        return replace(back_to_best(climb, fell), memory=new)
-
-
-def _fewer(support: Tensor) -> Tensor:
-    return (support / _SPARSER).long().clamp(min=1)
+    def review(self, ascent: AscentState, window: int) -> AscentState:
+        sparse: SparseState = ascent.memory
+        support = (ascent.best != 0).sum(1)
+        fell = support < 0.95 * sparse.support
+        shorter = torch.maximum(sparse.step / _SPARSITY_FACTOR, _LEAST_STEP_SHARE * sparse.most)
+        step = torch.where(fell.unsqueeze(1), sparse.most, shorter)
+        new = SparseState(step, sparse.most, _sparser_count(support), support)
+        return replace(back_to_best(ascent, fell), memory=new)
 
 
-Record = TypeVar("Record")
-_ROWS = 256  # points at a time in a rule, so that what it makes of them stays in the cache
+def _sparser_count(support: Tensor) -> Tensor:
+    return (support / _SPARSITY_FACTOR).long().clamp(min=1)
 
 
 @dataclass(frozen=True, eq=False)
-class AscentProblem:
+class AscentProblem(RowRecord):
     """Points (n, dim) to attack, within what, and toward which class where there is a target."""
 
     x: Tensor
@@ -160,13 +164,13 @@ class AscentProblem:
     target: Tensor | None
     objective: str
 
-    def look(self, net: nn.Module, delta: Tensor) -> ObjectiveValues:
+    def evaluate(self, net: nn.Module, delta: Tensor) -> ObjectiveValues:
         """The objective at x + delta."""
         return objective_gradient(net, self.x + delta, self.y, self.objective, self.target)
 
 
 @dataclass(frozen=True, eq=False)
-class AscentState:
+class AscentState(RowRecord):
     """An ascent under way."""
 
     task: AscentProblem
@@ -188,13 +192,13 @@ class Rule(Protocol):
     def begin(self, task: AscentProblem, delta: Tensor, now: ObjectiveValues) -> Any:
         """The memory at the start."""
 
-    def propose(self, climb: AscentState) -> Tensor:
+    def propose(self, ascent: AscentState) -> Tensor:
         """The next perturbations, (n, dim), in the ball and the box."""
 
-    def note(self, climb: AscentState, now: ObjectiveValues) -> Any:
+    def note(self, ascent: AscentState, now: ObjectiveValues) -> Any:
         """The memory after a step to where the objective is `now`."""
 
-    def review(self, climb: AscentState, window: int) -> AscentState:
+    def review(self, ascent: AscentState, window: int) -> AscentState:
         """The ascent to go on with, `window` steps after the last review."""
 
 
@@ -206,77 +210,51 @@ def ascend(
     Returns the perturbations of largest objective and of least margin, and that margin. With `stop`
     a point leaves once it is clearly broken.
     """
-    now = task.look(net, delta)
+    now = task.evaluate(net, delta)
     memory = rule.begin(task, delta, now)
     rows = torch.arange(len(delta), device=delta.device)
-    climb = AscentState(task, rows, delta, torch.zeros_like(delta), now, delta, now, memory)
-    best, least, lowest = delta.clone(), delta.clone(), now.margin.clone()
-    enough = stopping_margin(now.margin)
+    ascent = AscentState(task, rows, delta, torch.zeros_like(delta), now, delta, now, memory)
+    best = delta.clone()
+    least = BestPerturbations.begin(delta.clone(), stopping_margin(now.margin), now.margin.clone())
     checks, last = rule.checkpoints(steps), 0
     for step in range(1, steps + 1):
         if stop:
-            standing = ~(climb.now.margin <= enough[climb.rows])  # NaN goes on
+            # A point whose margin is NaN goes on.
+            standing = ~(ascent.now.margin <= least.broken_below[ascent.rows])
             if not bool(standing.any()):
                 break
-            climb = climb if bool(standing.all()) else chosen(climb, standing)
-        climb = _advanced(net, rule, climb)
-        better = climb.now.margin < lowest[climb.rows]
-        lowest[climb.rows[better]] = climb.now.margin[better]
-        least[climb.rows[better]] = climb.delta[better]
-        best[climb.rows] = climb.best
+            ascent = ascent if bool(standing.all()) else ascent.take(standing)
+        ascent = _advanced(net, rule, ascent)
+        least.note_lower(ascent.rows, ascent.now.margin, ascent.delta)
+        best[ascent.rows] = ascent.best
         if step in checks:
-            climb, last = rule.review(climb, step - last), step
-    return best, least, lowest
+            ascent, last = rule.review(ascent, step - last), step
+    return best, least.delta, least.margin
 
 
-def back_to_best(climb: AscentState, rows: Tensor) -> AscentState:
+def back_to_best(ascent: AscentState, rows: Tensor) -> AscentState:
     """The ascent with the points where `rows` (n,) is set put back at their best, without speed."""
     where = rows.unsqueeze(1)
-    return dataclasses.replace(
-        climb,
-        delta=torch.where(where, climb.best, climb.delta),
-        move=torch.where(where, 0.0, climb.move),
-        now=_merged(rows, climb.top, climb.now),
+    return replace(
+        ascent,
+        delta=torch.where(where, ascent.best, ascent.delta),
+        move=torch.where(where, 0.0, ascent.move),
+        now=ascent.top.where(rows, ascent.now),
     )
 
 
-def chosen(record: Record, keep: Tensor | slice) -> Record:
-    """A dataclass of tensors, balls and such dataclasses, for the chosen points."""
-    parts = {
-        field.name: _chosen_part(getattr(record, field.name), keep)
-        for field in dataclasses.fields(record)  # type: ignore[arg-type]
-    }
-    return dataclasses.replace(record, **parts)  # type: ignore[type-var]
-
-
-def _chosen_part(part: Any, keep: Tensor | slice) -> Any:
-    if isinstance(part, Tensor):
-        return part[keep]
-    if isinstance(part, Ball):
-        return part.take(keep)
-    return chosen(part, keep) if dataclasses.is_dataclass(part) else part
-
-
-def _advanced(net: nn.Module, rule: Rule, climb: AscentState) -> AscentState:
-    blocks = (slice(first, first + _ROWS) for first in range(0, len(climb.rows), _ROWS))
-    delta = torch.cat([rule.propose(chosen(climb, block)) for block in blocks])
-    now = climb.task.look(net, delta)
-    higher = now.value > climb.top.value
-    return dataclasses.replace(
-        climb,
+def _advanced(net: nn.Module, rule: Rule, ascent: AscentState) -> AscentState:
+    """The ascent after one step."""
+    blocks = batches(len(ascent.rows), ROWS_IN_CACHE)
+    delta = torch.cat([rule.propose(ascent.take(block)) for block in blocks])
+    now = ascent.task.evaluate(net, delta)
+    higher = now.value > ascent.top.value
+    return replace(
+        ascent,
         delta=delta,
-        move=delta - climb.delta,
+        move=delta - ascent.delta,
         now=now,
-        best=torch.where(higher.unsqueeze(1), delta, climb.best),
-        top=_merged(higher, now, climb.top),
-        memory=rule.note(climb, now),
-    )
-
-
-def _merged(rows: Tensor, first: ObjectiveValues, second: ObjectiveValues) -> ObjectiveValues:
-    """`first` where `rows` is set, else `second`."""
-    return ObjectiveValues(
-        torch.where(rows, first.value, second.value),
-        torch.where(rows.unsqueeze(1), first.gradient, second.gradient),
-        torch.where(rows, first.margin, second.margin),
+        best=torch.where(higher.unsqueeze(1), delta, ascent.best),
+        top=now.where(higher, ascent.top),
+        memory=rule.note(ascent, now),
     )

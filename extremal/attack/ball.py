@@ -1,7 +1,4 @@
-"""Where an attack may go: a norm ball around each point, perhaps cut by a box.
-
-Random perturbations in a ball, uniform where there is no box.
-"""
+"""Where an attack may go: a norm ball around each point, perhaps cut by a box."""
 
 from __future__ import annotations
 
@@ -11,8 +8,9 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import NORM_ORDERS
 from extremal.attack import linear_problems, projection
-from extremal.attack.projection import Bounds
+from extremal.attack.projection import ROWS_IN_CACHE, Bounds
 from extremal.data import Box
 
 
@@ -47,25 +45,18 @@ def draw_l1(like: Tensor, radius: Tensor, bounds: Bounds | None, g: torch.Genera
     return e[:, 1:] * signs * (radius / e.sum(1, keepdim=True)).to(like.dtype)
 
 
-NORMS = ("l1", "l2", "linf")
+NORMS = tuple(NORM_ORDERS)
 """The norms of balls, by name."""
 
-_PROJECT = {
-    "l1": projection.project_l1,
-    "l2": projection.project_l2,
-    "linf": projection.project_linf,
+# Each norm's projection on ball and box, linear maximum over them, and uniform draw.
+_OPERATIONS_BY_NORM = {
+    "l1": (projection.project_l1, linear_problems.maximum_l1, draw_l1),
+    "l2": (projection.project_l2, linear_problems.maximum_l2, draw_l2),
+    "linf": (projection.project_linf, linear_problems.maximum_linf, draw_linf),
 }
-_MAXIMUM = {
-    "l1": linear_problems.maximum_l1,
-    "l2": linear_problems.maximum_l2,
-    "linf": linear_problems.maximum_linf,
-}
-_DRAW = {"l1": draw_l1, "l2": draw_l2, "linf": draw_linf}
-
 # A coordinate with less room than this share of the radius counts as blocked by the box: rounding
 # leaves about 1e-7 of it in float32, and a steepest step must not go on pushing there.
-_BLOCKED = 1e-5
-_ROWS = 256  # at a time, so that what is made of them stays in the cache
+_BLOCKED_ROOM_SHARE = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,8 +68,8 @@ class Ball:
     ends are rounded to their dtype.
 
     Rounding: whatever a method returns has a float64 norm of at most the radius. In float32 that
-    costs up to 5e-7 of the radius (`projection.shrunk`). `land` makes points of perturbations, and
-    rounds x + d toward x, so that neither the norm nor the box is exceeded there.
+    costs up to 5e-7 of the radius (`projection.scaled_inside`). `rounded_points` makes points of
+    perturbations, and rounds x + d toward x, so that neither the norm nor the box is exceeded.
     """
 
     norm: str
@@ -138,9 +129,9 @@ class Ball:
         """
         return linear_problems.steepest(gradient, self.norm)
 
-    def unblocked(self, gradient: Tensor, delta: Tensor, x: Tensor) -> Tensor:
+    def without_blocked(self, gradient: Tensor, delta: Tensor, x: Tensor) -> Tensor:
         """The gradient with zeros where the box leaves x + delta no room to move along it."""
-        return self.around(x).unblocked(gradient, delta)
+        return self.around(x).without_blocked(gradient, delta)
 
     def linear_maximum(self, gradient: Tensor, x: Tensor) -> Tensor:
         """argmax of <gradient, d> over ||d|| <= radius and x + d in the box, (n, dim), exact.
@@ -150,11 +141,9 @@ class Ball:
         """
         _check_pair("gradient", gradient, x)
         radii = self.radii(x).unsqueeze(1)
-        parts = zip(*(part.split(_ROWS) for part in (gradient, radii, x)), strict=True)
-        found = [
-            _MAXIMUM[self.norm](part, radius, self.bounds(here)) for part, radius, here in parts
-        ]
-        return torch.cat(found)
+        parts = zip(*(part.split(ROWS_IN_CACHE) for part in (gradient, radii, x)), strict=True)
+        maximum = _OPERATIONS_BY_NORM[self.norm][1]
+        return torch.cat([maximum(part, r, self.bounds(here)) for part, r, here in parts])
 
     def sample(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
         """Random perturbations, (n, dim): uniform in the ball where there is no box.
@@ -164,10 +153,11 @@ class Ball:
         """
         _check.generator("generator", generator)
         _check.matrix("x", x)
-        drawn = _DRAW[self.norm](x, self.radii(x).unsqueeze(1), self.bounds(x), generator)
+        draw = _OPERATIONS_BY_NORM[self.norm][2]
+        drawn = draw(x, self.radii(x).unsqueeze(1), self.bounds(x), generator)
         return self.project(drawn, x)
 
-    def land(self, delta: Tensor, x: Tensor) -> Tensor:
+    def rounded_points(self, delta: Tensor, x: Tensor) -> Tensor:
         """The points x + delta, (n, dim), each coordinate rounded toward x, and in the box.
 
         |point_i - x_i| <= |delta_i| holds exactly: where rounding to nearest went farther, the
@@ -175,7 +165,8 @@ class Ball:
         """
         limits = self.limits(x)
         points = torch.empty_like(x)
-        for to, here, move in zip(*(part.split(_ROWS) for part in (points, x, delta)), strict=True):
+        parts = (part.split(ROWS_IN_CACHE) for part in (points, x, delta))
+        for to, here, move in zip(*parts, strict=True):
             point = here + move
             over = (point.double() - here.double()).abs() > move.double().abs()
             torch.where(over, torch.nextafter(point, here), point, out=to)
@@ -206,39 +197,37 @@ class PreparedBall:
 
     def project(self, delta: Tensor) -> Tensor:
         """See `Ball.project`."""
-        return _PROJECT[self.norm](delta, self.radius, self.bounds)
+        return _OPERATIONS_BY_NORM[self.norm][0](delta, self.radius, self.bounds)
 
-    def unblocked(self, gradient: Tensor, delta: Tensor) -> Tensor:
-        """See `Ball.unblocked`."""
+    def without_blocked(self, gradient: Tensor, delta: Tensor) -> Tensor:
+        """See `Ball.without_blocked`."""
         if self.bounds is None:
             return gradient
         low, high = self.bounds
         room = projection.room_along(gradient, (low - delta, high - delta))
-        least = (_BLOCKED * self.radius).to(delta.dtype)
+        least = (_BLOCKED_ROOM_SHARE * self.radius).to(delta.dtype)
         return torch.where(room > least, gradient, 0.0)
 
 
 def _check_radii(radius: Tensor) -> None:
     rule = "be a number or a floating-point (n,) tensor, finite and >= 0"
-    good = radius.ndim == 1 and len(radius) >= 1 and radius.is_floating_point()
-    _check.require(good, "radius", rule, f"shape {tuple(radius.shape)} of {radius.dtype}")
-    _check.finite("radius", radius)
+    _check.tensor("radius", radius, ("n",), rule=rule)
     _check.require(bool((radius >= 0).all()), "radius", rule, f"smallest {float(radius.min()):g}")
 
 
-def _check_box(box: object) -> None:
+def _check_box(box: Box) -> None:
     rule = "be a pair (low, high) of numbers or of (dim,) tensors"
     _check.require(isinstance(box, tuple) and len(box) == 2, "box", rule, box)
-    assert isinstance(box, tuple)
     low, high = box
     if not isinstance(low, Tensor) and not isinstance(high, Tensor):
         good = _check.number("box", low) < _check.number("box", high)
         _check.require(good, "box", "have low < high", box)
         return
-    vectors = all(isinstance(end, Tensor) and end.ndim == 1 for end in (low, high))
-    _check.require(vectors and low.shape == high.shape, "box", rule, box)
-    _check.finite("box", torch.stack([low, high]))
-    _check.require(bool((low <= high).all()), "box", "have low <= high", box)
+    vectors = all(isinstance(end, Tensor) and end.ndim == 1 for end in box)
+    ends = torch.as_tensor(low), torch.as_tensor(high)
+    _check.require(vectors and ends[0].shape == ends[1].shape, "box", rule, box)
+    _check.finite("box", torch.stack(ends))
+    _check.require(bool((ends[0] <= ends[1]).all()), "box", "have low <= high", box)
 
 
 def _check_pair(name: str, value: Tensor, x: Tensor) -> None:

@@ -1,26 +1,29 @@
-"""Everything this package knows against a network: at one radius, and for the smallest radius.
-
-Robust accuracy as a function of the radius.
-"""
+"""All attacks together: at one radius, for the smallest radius, and as a curve over radii."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import BATCH, CLEAN, AttackResult, check_points, verified
+from extremal.attack.attack_result import (
+    BATCH_POINTS,
+    CLEAN_NAME,
+    AttackResult,
+    check_points,
+    verified,
+)
 from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import NORMS, Ball
 from extremal.attack.fab import boundary
 from extremal.attack.gradient_free_search import random_search
 from extremal.attack.mixture_rays import known_clusters, mixture_attack, two_classes
-from extremal.attack.projected_gradient_descent import pgd, published_pgd
+from extremal.attack.projected_gradient_descent import pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
 from extremal.data import Box, Dataset, GaussianClusters
@@ -28,6 +31,18 @@ from extremal.models import is_shallow
 
 Attack = Callable[[nn.Module, Dataset, Ball, torch.Generator], AttackResult]
 """Whatever attacks a data set within a ball."""
+
+# An attack of `run`: a function of (net, x, y, ball=, batch=, progress=) and its other arguments,
+# of which tensors (n,) hold one value for each point.
+AttackStep = tuple[Callable[..., AttackResult], dict[str, Any]]
+
+# The steps of PGD are together this many radii long. From zero at radius 0.9, 100 steps left 99 %
+# of 1000 samples standing on F^(3) with 2.5, 49 % with 10.
+_PGD_TRAVEL_RADII = 10.0
+# APGD and the boundary search are driven toward at most so many wrong classes.
+_MOST_TARGETS = 9
+# The random search makes so many trials for each step of the other attacks.
+_QUERIES_PER_STEP = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,57 +55,13 @@ class AccuracyCurve:
     radius: Tensor  # (n,) float64: smallest radius found for each point, inf where none
 
 
-def everything(
-    net: nn.Module, data: Dataset, ball: Ball, generator: torch.Generator
-) -> AttackResult:
-    """`run` on a data set, with the closed forms where the data's source is a mixture.
-
-    Arguments:
-
-    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
-    - `data`: a `Dataset`; its points are attacked, and its own box is not used.
-    - `ball`: a `Ball`: the norm, radius and box of the perturbations; the data must lie in the box.
-    - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
-    """
-    mixture = known_clusters(data)
-    group = data.group if mixture is not None else None
-    return run(
-        net,
-        data.x,
-        data.y,
-        norm=ball.norm,
-        radius=ball.radius,
-        box=ball.box,
-        mixture=mixture,
-        group=group,
-        generator=generator,
-    )
-
-
-def published(
-    net: nn.Module, data: Dataset, ball: Ball, generator: torch.Generator
-) -> AttackResult:
-    """`published_pgd` on a data set: l2 without a box.
-
-    Arguments:
-
-    - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
-    - `data`: a `Dataset`; its points are attacked, and its own box is not used.
-    - `ball`: a `Ball` in l2 without a box; any other is a ValueError.
-    - `generator`: not used, since the attack draws nothing; any value is taken.
-    """
-    _check.require(ball.norm == "l2", "norm", "be 'l2' for the published attack", ball.norm)
-    _check.require(ball.box is None, "box", "be None for the published attack", ball.box)
-    return published_pgd(net, data.x, data.y, radius=ball.radius)
-
-
 def accuracy_curve(
     net: nn.Module,
     data: Dataset,
     radii: Sequence[float],
     *,
     norm: str = "l2",
-    attack: Attack = everything,
+    attack: Attack | None = None,
     generator: torch.Generator,
 ) -> AccuracyCurve:
     """Attack `data` within its box at each radius, and count what stands.
@@ -105,8 +76,8 @@ def accuracy_curve(
     - `data`: a `Dataset`; its points are attacked, and stay in its box if it has one.
     - `radii`: one or more numbers, at least 0, in any order; the result keeps that order.
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
-    - `attack`: function of (net, data, ball, generator) that returns an `AttackResult`:
-      `everything` (the default), `published` or your own.
+    - `attack`: function of (net, data, ball, generator) that returns an `AttackResult`; None (the
+      default) for `run`, with the closed forms where the data's source is a mixture.
     - `generator`: a `torch.Generator`, handed to `attack` at every radius.
     """
     _check.choice("norm", norm, NORMS)
@@ -116,6 +87,7 @@ def accuracy_curve(
     _check.instance("radii", radii, Iterable, "be a sequence of numbers")
     wanted = [_check.number("radii", radius, minimum=0.0) for radius in radii]
     _check.require(len(wanted) > 0, "radii", "hold at least one number", radii)
+    attack = _attack_by_all if attack is None else attack
     broken_at = torch.full((len(data),), torch.inf, dtype=torch.float64, device=data.x.device)
     for radius in sorted(set(wanted)):
         rows = torch.nonzero(torch.isinf(broken_at)).squeeze(1)
@@ -130,14 +102,22 @@ def accuracy_curve(
     return AccuracyCurve(norm, asked, accuracy, broken_at)
 
 
-# Of points, labels, ball, their places among all points, and whom to tell of progress.
-AttackStep = Callable[[Tensor, Tensor, Ball, Tensor, Progress], AttackResult]
-
-# The length of all of PGD's steps together, in radii. From zero at radius 0.9, 100 steps left 99 %
-# of 1000 samples standing on F^(3) with 2.5, 49 % with 10.
-_TRAVEL = 10.0
-_TARGETS = 9  # wrong classes that APGD and the boundary search are driven toward, at most
-_QUERIES = 10  # of the random search, for each step of the others
+def _attack_by_all(
+    net: nn.Module, data: Dataset, ball: Ball, generator: torch.Generator
+) -> AttackResult:
+    """`run` on a data set, with the closed forms where the data's source is a mixture."""
+    mixture = known_clusters(data)
+    return run(
+        net,
+        data.x,
+        data.y,
+        norm=ball.norm,
+        radius=ball.radius,
+        box=ball.box,
+        mixture=mixture,
+        group=data.group if mixture is not None else None,
+        generator=generator,
+    )
 
 
 def run(
@@ -152,7 +132,7 @@ def run(
     mixture: GaussianClusters | None = None,
     group: Tensor | None = None,
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack each point of x (n, dim) within `radius` and keep the worst that is found.
@@ -187,22 +167,10 @@ def run(
     _check.generator("generator", generator)
     _check_mixture(mixture, group, x)
     ball = Ball(norm, radius, box)
-    result = verified(net, x, y, x, ball, CLEAN)
-    known = is_shallow(net)
-    parts = list(
-        _shallow_parts(net, mixture, group, batch)
-        if known
-        else _general_parts(net, mixture, group, steps, batch, generator)
-    )
-    with Bar("attack", len(parts) * len(x), progress) as bar:
-        for turn, part in enumerate(parts, 1):
-            rows = torch.nonzero(~result.success).squeeze(1)
-            if len(rows) > 0:
-                told = functools.partial(_told, bar, turn * len(x) - len(rows))
-                found = part(x[rows], y[rows], ball.take(rows), rows, told)
-                result = result.merged(rows, found)
-            bar.done(turn * len(x))
-    return result
+    table = [(linear_steps, {})] if is_shallow(net) else _general_steps(x, ball, steps, generator)
+    if mixture is not None:
+        table = [(_closed_forms, {"mixture": mixture, "group": group}), *table]
+    return _attack_in_turn(net, x, y, ball, table, batch, progress)
 
 
 def minimal(
@@ -214,7 +182,7 @@ def minimal(
     box: Box | None = None,
     steps: int = 100,
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """The smallest radius found at which each point of x (n, dim) breaks; inf where none was.
@@ -246,85 +214,70 @@ def minimal(
         norm=norm,
         box=box,
         steps=steps,
-        targets=_TARGETS,
+        targets=_MOST_TARGETS,
         generator=generator,
         batch=batch,
         progress=progress,
     )
 
 
-def _shallow_parts(
-    net: nn.Module, mixture: GaussianClusters | None, group: Tensor | None, batch: int
-) -> Iterator[AttackStep]:
-    """The attacks on a network whose neurons can be seen."""
-    if mixture is not None:
-        yield _closed_forms(net, mixture, group, batch)
-    yield lambda x, y, ball, _, told: linear_steps(net, x, y, ball=ball, batch=batch, progress=told)
-
-
-def _general_parts(
-    net: nn.Module,
-    mixture: GaussianClusters | None,
-    group: Tensor | None,
-    steps: int,
-    batch: int,
-    generator: torch.Generator,
-) -> Iterator[AttackStep]:
+def _general_steps(
+    x: Tensor, ball: Ball, steps: int, generator: torch.Generator
+) -> list[AttackStep]:
     """The attacks on a network of which only outputs and gradients are known."""
-    if mixture is not None:
-        yield _closed_forms(net, mixture, group, batch)
-
-    def descend(start: str) -> AttackStep:
-        return lambda x, y, ball, _, told: pgd(
-            net,
-            x,
-            y,
-            ball=ball,
-            steps=steps,
-            step=_TRAVEL / steps * ball.radii(x),
-            start=start,
-            generator=generator,
-            batch=batch,
-            progress=told,
-        )
-
-    def ascend(objective: str, targets: int) -> AttackStep:
-        return lambda x, y, ball, _, told: apgd(
-            net,
-            x,
-            y,
-            ball=ball,
-            objective=objective,
-            targets=targets,
-            steps=steps,
-            generator=generator,
-            batch=batch,
-            progress=told,
-        )
-
-    yield descend("zero")
-    yield descend("random")
-    yield ascend("margin", 0)
-    yield ascend("dlr", _TARGETS)
-    queries = _QUERIES * steps
-    yield lambda x, y, ball, _, told: random_search(
-        net, x, y, ball=ball, steps=queries, generator=generator, batch=batch, progress=told
-    )
+    shared = {"steps": steps, "generator": generator}
+    descent = {**shared, "step": _PGD_TRAVEL_RADII / steps * ball.radii(x)}
+    return [
+        (pgd, {**descent, "start": "zero"}),
+        (pgd, {**descent, "start": "random"}),
+        (apgd, {**shared, "objective": "margin"}),
+        (apgd, {**shared, "objective": "dlr", "targets": _MOST_TARGETS}),
+        (random_search, {**shared, "steps": _QUERIES_PER_STEP * steps}),
+    ]
 
 
 def _closed_forms(
-    net: nn.Module, mixture: GaussianClusters, group: Tensor | None, batch: int
-) -> AttackStep:
-    def attack(x: Tensor, y: Tensor, ball: Ball, rows: Tensor, _: Progress) -> AttackResult:
-        own = None if group is None else group[rows.to(group.device)]
-        return mixture_attack(net, x, y, mixture, own, ball, batch=batch)
-
-    return attack
+    net: nn.Module, x: Tensor, y: Tensor, *, progress: Progress, **settings: Any
+) -> AttackResult:
+    """`mixture_attack`, which is so fast that it tells nobody of its progress."""
+    return mixture_attack(net, x, y, **settings)
 
 
-def _told(bar: Bar, before: int, what: str, done: int, total: int) -> None:
-    """An attack's word on its points, `before` of which others had done."""
-    bar.done(before + done, what)
+def _attack_in_turn(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    table: list[AttackStep],
+    batch: int,
+    progress: bool | Progress,
+) -> AttackResult:
+    """Each attack of the table on the points that the ones before it left standing."""
+    result = verified(net, x, y, x, ball, CLEAN_NAME)
+    with Bar("attack", len(table) * len(x), progress) as bar:
+        for turn, (attack, settings) in enumerate(table, 1):
+            rows = torch.nonzero(~result.success).squeeze(1)
+            if len(rows) > 0:
+                found = attack(
+                    net,
+                    x[rows],
+                    y[rows],
+                    ball=ball.take(rows),
+                    batch=batch,
+                    progress=_tell_bar(bar, turn * len(x) - len(rows)),
+                    **{
+                        name: value[rows.to(value.device)] if isinstance(value, Tensor) else value
+                        for name, value in settings.items()
+                    },
+                )
+                result = result.merged(rows, found)
+            bar.done(turn * len(x))
+    return result
+
+
+def _tell_bar(bar: Bar, before: int) -> Progress:
+    """What an attack says of its points, added to the `before` that were done by others."""
+    return lambda what, done, _: bar.done(before + done, what)
 
 
 def _check_mixture(mixture: object, group: object, x: Tensor) -> None:

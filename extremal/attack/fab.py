@@ -1,19 +1,24 @@
-"""The smallest perturbation that breaks each point, for any differentiable network.
+"""Fast Adaptive Boundary (FAB): the smallest perturbation that breaks each point, for any network.
 
-Perturbations that break points, made smaller: the end of a minimal-radius attack.
+What its iteration finds is polished, and at last pulled back to the boundary by bisection.
 """
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack.attack_result import BATCH, AttackResult, batches, check_points, verified
+from extremal.attack.attack_result import (
+    BATCH_POINTS,
+    AttackResult,
+    BestPerturbations,
+    attack_in_batches,
+    check_points,
+)
 from extremal.attack.ball import Ball
 from extremal.attack.linear_problems import smallest_move
 from extremal.attack.objectives import likely_targets, objective_gradient
@@ -22,46 +27,26 @@ from extremal.attack.surrogate import surrogate_network
 from extremal.data import Box
 from extremal.models import float64_copy, margin
 
-_HALVINGS = 25
-_SHARES = (1.0, 1.0, 0.5, 0.5, 0.2, 0.2, 0.1, 0.1)  # of the way, in the steps of the polish
-_TRIALS = 10  # on each
-_LONGER = (1.0, 1.0 + 1e-6, 1.0 + 1e-4, 1.01)
+# The first steps go this share beyond the linearised boundary: eta - 1 of the paper.
+_FIRST_OVERSHOOT = 0.05
+# The most weight of the boundary's point nearest to x: alpha_max of the paper.
+_MOST_NEAREST_WEIGHT = 0.1
+# So much of a perturbation is kept once it breaks the point: beta of the paper.
+_KEPT_SHARE_WHEN_BROKEN = 0.9
+# Each step of the polish goes this share of the way to the linearised boundary.
+_POLISH_STEP_SHARES = (1.0, 1.0, 0.5, 0.5, 0.2, 0.2, 0.1, 0.1)
+# So many points are tried by bisection in each step of the polish.
+_POLISH_TRIALS = 10
+# A perturbation that float64 does not take as broken is made longer by the first of these factors
+# that is enough.
+_LENGTHENING_FACTORS = (1.0, 1.0 + 1e-6, 1.0 + 1e-4, 1.01)
+# Bisection in float64 halves the way to x so often.
+_HALVINGS_TOWARD_X = 25
 
 
-@dataclass(frozen=True, eq=False)
-class SmallestPerturbations:
-    """The smallest perturbations that broke a point; of least margin where none did."""
-
-    delta: Tensor  # (n, dim)
-    size: Tensor  # (n,) float64: inf where none broke the point
-    margin: Tensor  # (n,)
-
-    @classmethod
-    def begin(
-        cls, judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
-    ) -> SmallestPerturbations:
-        with torch.no_grad():
-            value = margin(judge, (x + delta).double(), y).to(x.dtype)
-        size = torch.where(value <= 0, ball.norms(delta), torch.inf)
-        return cls(delta, size, value)
-
-    def within(self, ball: Ball, share: float = 1.0) -> Ball:
-        """The balls of the radii known, or a share of them: `ball` where none is smaller."""
-        return Ball(ball.norm, share * self.size.clamp(max=float(ball.radius)), ball.box)
-
-    def with_points(
-        self, rows: Tensor, delta: Tensor, value: Tensor, ball: Ball
-    ) -> SmallestPerturbations:
-        """These, or what was met at `rows` where that is better."""
-        size = torch.where(value <= 0, ball.norms(delta), torch.inf)
-        none = torch.isinf(size) & torch.isinf(self.size[rows])
-        better = (size < self.size[rows]) | (none & (value < self.margin[rows]))
-        at = rows[better]
-        return SmallestPerturbations(
-            self.delta.index_copy(0, at, delta[better]),
-            self.size.index_copy(0, at, size[better]),
-            self.margin.index_copy(0, at, value[better]),
-        )
+def _known_balls(ball: Ball, best: BestPerturbations, share: float = 1.0) -> Ball:
+    """The balls of the radii known, or a share of them: `ball` where none is smaller."""
+    return Ball(ball.norm, share * best.size.clamp(max=float(ball.radius)), ball.box)
 
 
 def bounded(delta: Tensor, ball: Ball) -> Tensor:
@@ -70,19 +55,17 @@ def bounded(delta: Tensor, ball: Ball) -> Tensor:
     return torch.nan_to_num(delta, nan=0.0, posinf=most, neginf=-most).clamp(-most, most)
 
 
-def polished(
-    net: nn.Module, x: Tensor, y: Tensor, ball: Ball, best: SmallestPerturbations
-) -> SmallestPerturbations:
-    """Smaller perturbations that break the points, from where the boundary was met.
+def polish(net: nn.Module, x: Tensor, y: Tensor, ball: Ball, best: BestPerturbations) -> None:
+    """Look for smaller perturbations that break the points, from where the boundary was met.
 
     Each step aims at the point nearest to x of the boundary linearised there, or at a part of the
     way to it. If the radius known, in that direction, is still broken, bisection between the two
     finds a smaller one.
     """
-    for share in _SHARES:
+    for share in _POLISH_STEP_SHARES:
         rows = torch.nonzero(torch.isfinite(best.size) & (best.size > 0)).squeeze(1)
         if len(rows) == 0:
-            break
+            return
         part, labels, delta = x[rows], y[rows], best.delta[rows]
         seen = objective_gradient(net, part + delta, labels, "margin")
         height = seen.margin + (seen.gradient * delta).sum(1)
@@ -92,31 +75,15 @@ def polished(
         longer = (best.size[rows] / torch.where(size > 0, size, 1.0)).clamp(min=1.0, max=2.0)
         known = Ball(ball.norm, best.size[rows], ball.box)
         outer = known.project(longer.to(x.dtype).unsqueeze(1) * aim, part)
-        best = _between(net, x, y, ball, best, rows, aim, outer)
-    return best
-
-
-def _between(
-    net: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    ball: Ball,
-    best: SmallestPerturbations,
-    rows: Tensor,
-    inner: Tensor,
-    outer: Tensor,
-) -> SmallestPerturbations:
-    """The best, with the points at `rows` bisected between two perturbations, `outer` first."""
-    low, high = torch.zeros_like(inner[:, 0]), torch.ones_like(inner[:, 0])
-    along = high
-    for _ in range(_TRIALS):
-        trial = inner + along.unsqueeze(1) * (outer - inner)
-        with torch.no_grad():
-            value = margin(net, x[rows] + trial, y[rows])
-        best = best.with_points(rows, trial, value, ball)
-        low, high = torch.where(value <= 0, low, along), torch.where(value <= 0, along, high)
-        along = 0.5 * (low + high)
-    return best
+        low, high = torch.zeros_like(outer[:, 0]), torch.ones_like(outer[:, 0])
+        along = high
+        for _ in range(_POLISH_TRIALS):
+            trial = aim + along.unsqueeze(1) * (outer - aim)
+            with torch.no_grad():
+                value = margin(net, part + trial, labels)
+            best.note_better(rows, value, trial, ball.norms(trial))
+            low, high = torch.where(value <= 0, low, along), torch.where(value <= 0, along, high)
+            along = 0.5 * (low + high)
 
 
 def just_broken(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball) -> Tensor:
@@ -126,35 +93,32 @@ def just_broken(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball)
     even 1 % does not help, `delta` is left as it is.
     """
     judge, share = float64_copy(net), torch.zeros_like(delta[:, 0])
-    for longer in _LONGER:
+    for longer in _LENGTHENING_FACTORS:
         trial = torch.where(share > 0, share, longer)
         share = torch.where(_broken(judge, x, y, trial, delta, ball), trial, 0.0)
     return torch.where(share > 0, share, 1.0).unsqueeze(1) * delta
 
 
-def pulled_back(judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball) -> Tensor:
-    """Points between x and x + delta, broken in float64 and as near to x as bisection finds."""
+def bisected_to_boundary(
+    judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
+) -> Tensor:
+    """Perturbations shorter than delta, broken in float64 and as short as bisection finds."""
     delta = just_broken(judge, x, y, delta, ball)
     high = torch.ones_like(delta[:, 0])
     low = torch.where(_broken(judge, x, y, high, delta, ball), 0.0, high)
-    for _ in range(_HALVINGS):
+    for _ in range(_HALVINGS_TOWARD_X):
         middle = 0.5 * (low + high)
         hit = _broken(judge, x, y, middle, delta, ball)
         high, low = torch.where(hit, middle, high), torch.where(hit, low, middle)
-    return ball.land(high.unsqueeze(1) * delta, x)
+    return high.unsqueeze(1) * delta
 
 
 def _broken(
     judge: nn.Module, x: Tensor, y: Tensor, share: Tensor, delta: Tensor, ball: Ball
 ) -> Tensor:
-    point = ball.land(share.unsqueeze(1) * delta, x)
+    point = ball.rounded_points(share.unsqueeze(1) * delta, x)
     with torch.no_grad():
         return margin(judge, point.double(), y) <= 0
-
-
-_OVERSHOOT = 0.05  # eta - 1, at first
-_BIAS = 0.1  # alpha_max: the most weight of the point nearest to x
-_BACK = 0.9  # beta: how much of a perturbation is kept once it breaks the point
 
 
 def boundary(
@@ -170,7 +134,7 @@ def boundary(
     farthest: float | None = None,
     start: Tensor | None = None,
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Look for the smallest perturbation that breaks each point of x (n, dim), inf where none.
@@ -206,28 +170,37 @@ def boundary(
     _check.integer("restarts", restarts, minimum=1)
     _check.generator("generator", generator)
     _check.integer("batch", batch, minimum=1)
-    limit = _limit(x, norm, farthest)
-    ball = Ball(norm, limit, box)
+    ball = Ball(norm, _farthest_norm(x, norm, farthest), box)
     ball.bounds(x)
     known = _check_start(start, x, ball)
     twin, judge = surrogate_network(net, x), float64_copy(net)
-    x_adv = torch.empty_like(x)
-    with Bar("boundary", len(x), progress) as bar:
-        for rows in batches(len(x), batch):
-            part, labels = x[rows], y[rows]
-            best = SmallestPerturbations.begin(judge, part, labels, known[rows] - part, ball)
-            with torch.no_grad():
-                aims = likely_targets(twin(part), labels, targets)
-            for turn, target in itertools.product(range(restarts), aims):
-                begin = torch.zeros_like(part)
-                if turn > 0:
-                    begin = best.within(ball, 0.5).sample(part, generator=generator)
-                best = _run(twin, part, labels, ball, best, target, begin, steps)
-            best = polished(twin, part, labels, ball, best)
-            x_adv[rows] = pulled_back(judge, part, labels, best.delta, ball)
-            bar.done(rows.stop)
-    sizes = ball.norms(x_adv.double() - x.double())
-    return verified(net, x, y, x_adv, Ball(norm, sizes, box), "boundary")
+
+    def search(rows: slice) -> Tensor:
+        """The smallest perturbations of all runs, polished and pulled back."""
+        part, labels = x[rows], y[rows]
+        best = _start_of_search(judge, part, labels, known[rows] - part, ball)
+        with torch.no_grad():
+            aims = likely_targets(twin(part), labels, targets)
+        for turn, target in itertools.product(range(restarts), aims):
+            begin = torch.zeros_like(part)
+            if turn > 0:
+                begin = _known_balls(ball, best, 0.5).sample(part, generator=generator)
+            _run(twin, part, labels, ball, best, target, begin, steps)
+        polish(twin, part, labels, ball, best)
+        return bisected_to_boundary(judge, part, labels, best.delta, ball)
+
+    bar = Bar("boundary", len(x), progress)
+    return attack_in_batches(search, net, x, y, ball, "boundary", batch, bar, smallest=True)
+
+
+def _start_of_search(
+    judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
+) -> BestPerturbations:
+    """The perturbations to begin with, whose sizes are known where they break their points."""
+    with torch.no_grad():
+        value = margin(judge, (x + delta).double(), y).to(x.dtype)
+    size = torch.where(value <= 0, ball.norms(delta), torch.inf)
+    return BestPerturbations(delta, size, value, torch.zeros_like(value))
 
 
 def _run(
@@ -235,26 +208,29 @@ def _run(
     x: Tensor,
     y: Tensor,
     ball: Ball,
-    best: SmallestPerturbations,
+    best: BestPerturbations,
     target: Tensor | None,
     begin: Tensor,
     steps: int,
-) -> SmallestPerturbations:
-    """The best after `steps` steps of the iteration from the perturbations `begin`."""
+) -> None:
+    """`steps` steps of the iteration from the perturbations `begin`; the best are noted."""
     every, delta = torch.arange(len(x), device=x.device), begin
     for step in range(steps):
-        over = 1.0 + _OVERSHOOT * (1.0 - step / steps)
+        over = 1.0 + _FIRST_OVERSHOOT * (1.0 - step / steps)
         seen = objective_gradient(net, x + delta, y, "margin", target)
-        best = best.with_points(every, delta, seen.margin, ball)
-        new = _next(delta, -seen.value, seen.gradient, over, x, ball)
-        delta = torch.where((seen.margin <= 0).unsqueeze(1), _BACK * delta, new)
-        delta = best.within(ball).project(delta, x)
+        best.note_better(every, seen.margin, delta, ball.norms(delta))
+        new = _next_delta(delta, -seen.value, seen.gradient, over, x, ball)
+        broken = (seen.margin <= 0).unsqueeze(1)
+        delta = torch.where(broken, _KEPT_SHARE_WHEN_BROKEN * delta, new)
+        delta = _known_balls(ball, best).project(delta, x)
     with torch.no_grad():
         value = margin(net, x + delta, y)
-    return best.with_points(every, delta, value, ball)
+    best.note_better(every, value, delta, ball.norms(delta))
 
 
-def _next(delta: Tensor, gap: Tensor, upward: Tensor, over: float, x: Tensor, ball: Ball) -> Tensor:
+def _next_delta(
+    delta: Tensor, gap: Tensor, upward: Tensor, over: float, x: Tensor, ball: Ball
+) -> Tensor:
     """The next perturbations, by the margin `gap` (n,) at x + delta and minus its slope."""
     bounds = ball.bounds(x)
     moved = None if bounds is None else (bounds[0] - delta, bounds[1] - delta)
@@ -264,11 +240,16 @@ def _next(delta: Tensor, gap: Tensor, upward: Tensor, over: float, x: Tensor, ba
     height = gap + (upward * delta).sum(1)
     origin = bounded(smallest_move(upward, height, ball.norm, bounds), ball)
     step, far = norms(near, ball.norm), norms(origin, ball.norm)
-    share = (step / (step + far).clamp(min=1e-300)).clamp(max=_BIAS).to(x.dtype).unsqueeze(1)
+    share = (
+        (step / (step + far).clamp(min=1e-300))
+        .clamp(max=_MOST_NEAREST_WEIGHT)
+        .to(x.dtype)
+        .unsqueeze(1)
+    )
     return (1.0 - share) * (delta + over * near) + share * over * origin
 
 
-def _limit(x: Tensor, norm: str, farthest: float | None) -> float:
+def _farthest_norm(x: Tensor, norm: str, farthest: float | None) -> float:
     if farthest is not None:
         return _check.number("farthest", farthest, above=0.0)
     largest = 10.0 * float(Ball(norm, 0.0).norms(x).max())

@@ -1,12 +1,6 @@
-"""Steepest directions of a norm, and linear functions maximised over a ball and a box.
+"""Linear problems over a ball and a box: the steepest direction, the maximum, the smallest move.
 
-Shapes and `bounds` as in `projection`: gradients (n, dim), radii (n, 1) in float64.
-
-The smallest perturbation that a linear constraint asks for, within a box.
-
-argmin of ||d|| over <gradient, d> >= need and bounds, exact, a batch at a time. Where not even all
-of the box reaches `need`, the d that fills every room; where need <= 0, zero. Shapes and `bounds`
-as in `projection`: gradients (n, dim), `need` (n,).
+Shapes and `bounds` are those of `projection`: gradients (n, dim), radii (n, 1) in float64.
 """
 
 from __future__ import annotations
@@ -23,12 +17,23 @@ from extremal.attack.projection import (
     scaled_inside,
 )
 
-_PASSES = 50  # it takes a handful; each one clips more coordinates
-_WORTH = 0.7  # a share of rows that still move, below which the others are left out
+# At most so many steps are made; it takes a handful, since each one clips more coordinates.
+_MOST_NEWTON_STEPS = 50
+# Rows that have arrived are left out once fewer than this share of them still moves.
+_COMPACTED_BELOW_SHARE = 0.7
+# So many of the largest coordinates are ordered at first.
+_FIRST_ORDERED_COORDINATES = 64
+# A radius is clearly spent beyond this many radii: no rounding of sums then leaves anything to
+# later coordinates.
+_SPENT_RADII = 1.0 + 1e-9
 
 
 def smallest_move(gradient: Tensor, need: Tensor, norm: str, bounds: Bounds | None) -> Tensor:
-    """The smallest d in `norm` ("l1", "l2", "linf") with <gradient, d> >= need, (n, dim)."""
+    """argmin of ||d|| over <gradient, d> >= need (n,) and the bounds, (n, dim), exact.
+
+    Where not even all of the box reaches `need`, the d that fills every room; zero where
+    need <= 0. `norm` is "l1", "l2" or "linf".
+    """
     wanted = need.clamp(min=0.0).unsqueeze(1)
     size = gradient.abs()
     largest = size.amax(1, keepdim=True)
@@ -36,14 +41,14 @@ def smallest_move(gradient: Tensor, need: Tensor, norm: str, bounds: Bounds | No
     size, wanted = size / unit, wanted / unit
     room = None if bounds is None else room_along(gradient, bounds)
     if norm == "l1":
-        return gradient.sign() * _fill(size, wanted, room)
+        return gradient.sign() * _greedy_l1(size, wanted, room)
     rate = size if norm == "l2" else torch.where(size > 0, 1.0, 0.0).to(size.dtype)
-    t = _level(size, rate, wanted, room)
+    t = _reaching_multiple(size, rate, wanted, room)
     moved = t * rate
     return gradient.sign() * (moved if room is None else torch.minimum(moved, room))
 
 
-def _level(size: Tensor, rate: Tensor, wanted: Tensor, room: Tensor | None) -> Tensor:
+def _reaching_multiple(size: Tensor, rate: Tensor, wanted: Tensor, room: Tensor | None) -> Tensor:
     """The t (n, 1) at which h(t) = sum_i size_i min(t rate_i, room_i) reaches `wanted`.
 
     h is concave and piecewise linear: Newton's steps from the left never overshoot, and end once
@@ -57,20 +62,20 @@ def _level(size: Tensor, rate: Tensor, wanted: Tensor, room: Tensor | None) -> T
     value = size * room
     left = torch.arange(len(t), device=t.device)  # the rows that still move
     parts: tuple[Tensor, ...] = (t, rate, room, weight, value, wanted)
-    for _ in range(_PASSES):
+    for _ in range(_MOST_NEWTON_STEPS):
         now, *others = parts
-        new = _newton(now, *others)
+        new = _newton_step(now, *others)
         moved = torch.nonzero((new > now).squeeze(1)).squeeze(1)
         if len(moved) == 0:
             break
         t = t.index_copy(0, left, new)
         parts = (new, *others)
-        if len(moved) < _WORTH * len(left):
+        if len(moved) < _COMPACTED_BELOW_SHARE * len(left):
             left, parts = left[moved], tuple(part[moved] for part in parts)
     return t
 
 
-def _newton(
+def _newton_step(
     t: Tensor, rate: Tensor, room: Tensor, weight: Tensor, value: Tensor, wanted: Tensor
 ) -> Tensor:
     """One step of t (n, 1) toward h(t) = wanted, never back."""
@@ -81,7 +86,7 @@ def _newton(
     return torch.maximum(t, solved)
 
 
-def _fill(size: Tensor, wanted: Tensor, room: Tensor | None) -> Tensor:
+def _greedy_l1(size: Tensor, wanted: Tensor, room: Tensor | None) -> Tensor:
     """The least sum |d_i| with sum size_i |d_i| = wanted: the largest coordinates first."""
     if room is None:
         best = size.argmax(1, keepdim=True)
@@ -94,10 +99,6 @@ def _fill(size: Tensor, wanted: Tensor, room: Tensor | None) -> Tensor:
     take = torch.minimum(left / torch.where(sizes > 0, sizes, 1.0), rooms)
     take = torch.where(sizes > 0, take, 0.0)
     return torch.zeros_like(size).scatter_(1, order, take)
-
-
-_FEW = 64  # coordinates that are ordered at first
-_SPENT = 1.0 + 1e-9  # radii: beyond it no rounding of sums leaves anything to later coordinates
 
 
 def steepest(gradient: Tensor, norm: str) -> Tensor:
@@ -142,14 +143,18 @@ def maximum_l1(gradient: Tensor, radius: Tensor, bounds: Bounds | None) -> Tenso
     room = radius.expand_as(gradient)
     if bounds is not None:
         room = torch.minimum(room, room_along(gradient, bounds).double())
-    filled, spent = _filled(gradient, room, radius, min(_FEW, gradient.shape[1]))
+    few = min(_FIRST_ORDERED_COORDINATES, gradient.shape[1])
+    filled, spent = _filled_in_order(gradient, room, radius, few)
     rows = torch.nonzero(~spent).squeeze(1)
     if len(rows) > 0:
-        filled[rows], _ = _filled(gradient[rows], room[rows], radius[rows], gradient.shape[1])
+        every = (gradient[rows], room[rows], radius[rows], gradient.shape[1])
+        filled[rows], _ = _filled_in_order(*every)
     return scaled_inside(gradient.sign() * filled, "l1", radius)
 
 
-def _filled(gradient: Tensor, room: Tensor, radius: Tensor, count: int) -> tuple[Tensor, Tensor]:
+def _filled_in_order(
+    gradient: Tensor, room: Tensor, radius: Tensor, count: int
+) -> tuple[Tensor, Tensor]:
     """What the `count` first coordinates take, (n, dim), and whether that clearly spends it, (n,).
 
     Most radii are spent on a few coordinates, and ordering all of them costs much.
@@ -159,4 +164,4 @@ def _filled(gradient: Tensor, room: Tensor, radius: Tensor, count: int) -> tuple
     total = places.cumsum(1)
     take = torch.minimum((radius - (total - places)).clamp(min=0.0), places).to(gradient.dtype)
     filled = torch.zeros_like(gradient).scatter_(1, order, take)
-    return filled, total[:, -1] > _SPENT * radius[:, 0]
+    return filled, total[:, -1] > _SPENT_RADII * radius[:, 0]

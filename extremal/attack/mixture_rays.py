@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._progress import Bar
+from extremal._tensors import batches
 from extremal.attack.attack_result import (
-    BATCH,
+    BATCH_POINTS,
     AttackResult,
-    batches,
-    check_ball,
-    check_points,
-    verified,
+    BestPerturbations,
+    attack_in_batches,
+    check_attack,
     worst,
 )
 from extremal.attack.ball import Ball
@@ -23,7 +23,8 @@ from extremal.attack.surrogate import stopping_margin, surrogate_network
 from extremal.data import Dataset, GaussianClusters
 from extremal.models import margin
 
-FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
+# These shares of the radius are tried along a ray.
+RADIUS_FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
 
 
 def average_direction(mixture: GaussianClusters) -> Tensor:
@@ -76,9 +77,9 @@ def ray_attack(
     directions: Tensor | Iterable[Tensor],
     ball: Ball,
     *,
-    fractions: Sequence[float] = FRACTIONS,
+    fractions: Sequence[float] = RADIUS_FRACTIONS,
     name: str = "ray",
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
 ) -> AttackResult:
     """Attack along rays: x + s radius u/||u|| for each direction u and each fraction s.
 
@@ -96,28 +97,28 @@ def ray_attack(
     - `name`: of the attack in the result; "ray" by default.
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     """
-    y = check_points(net, x, y)
-    check_ball(ball)
+    y = check_attack(net, x, y, ball, batch)
     _check.instance("fractions", fractions, Collection, "be a sequence of numbers")
     _check.require(len(fractions) > 0, "fractions", "hold at least one number", fractions)
     shares = sorted(_check.number("fractions", s, above=0.0, maximum=1.0) for s in fractions)
-    _check.integer("batch", batch, minimum=1)
     rule = "be a tensor, or tensors one after the other"
     _check.instance("directions", directions, Iterable, rule)
     twin = surrogate_network(net, x)
     with torch.no_grad():
         start = torch.cat([margin(twin, x[at], y[at]) for at in batches(len(x), batch)])
-        found = _Found.nothing(x, stopping_margin(start))
+        best = BestPerturbations.begin(torch.zeros_like(x), stopping_margin(start))
         for direction in [directions] if isinstance(directions, Tensor) else directions:
             _check_direction(direction, x)
             for at in batches(len(x), batch):
                 ray = direction if direction.ndim == 1 else direction[at]
-                _walk(twin, x[at], y[at], ray, ball.take(at), shares, found.view(at))
-    x_adv = torch.empty_like(x)
-    for at in batches(len(x), batch):
-        inner = ball.take(at)
-        x_adv[at] = inner.land(inner.project(found.delta[at], x[at]), x[at])
-    return verified(net, x, y, x_adv, ball, name)
+                rows = torch.arange(at.start, at.stop, device=x.device)
+                _try_ray(twin, x, y, ray, ball, shares, best, rows)
+
+    def search(rows: slice) -> Tensor:
+        return ball.take(rows).project(best.delta[rows], x[rows])
+
+    bar = Bar(name, len(x), progress=False)
+    return attack_in_batches(search, net, x, y, ball, name, batch, bar)
 
 
 def mixture_attack(
@@ -128,7 +129,7 @@ def mixture_attack(
     group: Tensor | None,
     ball: Ball,
     *,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
 ) -> AttackResult:
     """The worst of both closed forms; without the subclasses `group`, of d_0 alone.
 
@@ -142,8 +143,7 @@ def mixture_attack(
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     """
-    y = check_points(net, x, y)
-    check_ball(ball)
+    y = check_attack(net, x, y, ball)
     signed = bool((y.abs() == 1).all())
     _check.require(signed, "y", "be -1 or +1 with a mixture", "other labels")
     away = -y.unsqueeze(1).to(x.dtype) * average_direction(mixture).to(x)
@@ -158,65 +158,43 @@ def mixture_attack(
     return worst([result, ray_attack(net, x, y, centers, ball, name="center", batch=batch)])
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The best step so far of each point, updated in place."""
-
-    delta: Tensor  # (n, dim)
-    share: Tensor  # (n,) the shortest fraction that broke the point, else inf
-    lowest: Tensor  # (n,) the least margin met
-    enough: Tensor  # (n,) the margin that counts as broken
-
-    @classmethod
-    def nothing(cls, x: Tensor, enough: Tensor) -> _Found:
-        never = torch.full_like(enough, torch.inf)
-        return cls(torch.zeros_like(x), never, never.clone(), enough)
-
-    def view(self, at: slice) -> _Found:
-        """The same for a slice of the points, sharing memory."""
-        return _Found(self.delta[at], self.share[at], self.lowest[at], self.enough[at])
-
-    def note(self, rows: Tensor, share: float, delta: Tensor, value: Tensor) -> None:
-        """Take steps that break points by less than before, and lesser margins of unbroken ones."""
-        broken = value <= self.enough[rows]
-        better = broken | (torch.isinf(self.share[rows]) & (value < self.lowest[rows]))
-        self.delta[rows[better]] = delta[better]
-        self.lowest[rows[better]] = value[better]
-        self.share[rows[broken]] = share
-
-
-def _walk(
+def _try_ray(
     net: nn.Module,
     x: Tensor,
     y: Tensor,
     ray: Tensor,
     ball: Ball,
     shares: Sequence[float],
-    found: _Found,
+    best: BestPerturbations,
+    rows: Tensor,
 ) -> None:
-    """Try growing shares of the radius along a ray (dim,) or (n, dim); a zero ray stays zero."""
-    ray = ray.to(x).expand_as(x)
-    length = ball.norms(ray)
-    scale = ball.radii(x) / torch.where(length > 0, length, 1.0)
+    """Try growing shares of the radius along a ray (dim,) or (m, dim) from the points at `rows`.
+
+    A zero ray stays zero. Perturbations are compared by the share of the radius that they take.
+    """
+    part, inner = x[rows], ball.take(rows)
+    ray = ray.to(x).expand_as(part)
+    length = inner.norms(ray)
+    scale = inner.radii(part) / torch.where(length > 0, length, 1.0)
     full = scale.to(x.dtype).unsqueeze(1) * ray
-    bounds = ball.bounds(x)
+    bounds = inner.bounds(part)
     for share in shares:
-        rows = torch.nonzero(found.share > share).squeeze(1)
-        if len(rows) == 0:
+        left = torch.nonzero(best.size[rows] > share).squeeze(1)
+        if len(left) == 0:
             return
-        delta = share * full[rows]
+        delta = share * full[left]
         if bounds is not None:
-            delta = torch.clamp(delta, bounds[0][rows], bounds[1][rows])
-        found.note(rows, share, delta, margin(net, x[rows] + delta, y[rows]))
+            delta = torch.clamp(delta, bounds[0][left], bounds[1][left])
+        some = rows[left]
+        value = margin(net, x[some] + delta, y[some])
+        best.note_better(some, value, delta, torch.full_like(value, share, dtype=torch.float64))
 
 
 def _check_direction(direction: Tensor, x: Tensor) -> None:
     rule = f"be floating-point tensors of shape {tuple(x.shape[1:])} or {tuple(x.shape)}"
-    _check.require(isinstance(direction, Tensor), "directions", rule, type(direction).__name__)
-    good = direction.shape in (x.shape, x.shape[1:]) and direction.is_floating_point()
-    seen = f"shape {tuple(direction.shape)} of {direction.dtype}"
-    _check.require(good, "directions", rule, seen)
-    _check.finite("directions", direction)
+    _check.instance("directions", direction, Tensor, rule)
+    shape = x.shape[1:] if direction.ndim == 1 else x.shape
+    _check.tensor("directions", direction, tuple(shape), rule=rule)
 
 
 def known_clusters(data: Dataset) -> GaussianClusters | None:
@@ -247,9 +225,7 @@ def _check_mixture(mixture: object) -> None:
 def _checked_group(mixture: GaussianClusters, group: Tensor) -> Tensor:
     _check_mixture(mixture)
     rule = f"be an integer (n,) tensor with entries in 0..{mixture.count - 1}"
-    _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)
-    whole = group.ndim == 1 and group.dtype in (torch.int64, torch.int32) and len(group) > 0
-    _check.require(whole, "group", rule, f"shape {tuple(group.shape)} of {group.dtype}")
+    _check.tensor("group", group, ("n",), whole=True, rule=rule)
     inside = int(group.min()) >= 0 and int(group.max()) < mixture.count
     _check.require(inside, "group", rule, f"{int(group.min())}..{int(group.max())}")
     return group.to(torch.int64)

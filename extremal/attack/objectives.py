@@ -8,13 +8,15 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._tensors import RowRecord
 from extremal.models import HasInputGradient, check_outputs, output_margins
 
 OBJECTIVES = ("cross-entropy", "margin", "dlr")
+"""The objectives of `objective_values`, by name."""
 
 
 @dataclass(frozen=True, eq=False)
-class ObjectiveValues:
+class ObjectiveValues(RowRecord):
     """An objective at n points."""
 
     value: Tensor  # (n,)
@@ -31,7 +33,9 @@ def objective_gradient(
     """
     _check.choice("objective", objective, OBJECTIVES)
     if isinstance(net, HasInputGradient):
-        out, gradient = net.input_gradient(x, lambda out: _slope(out, y, objective, target))
+        out, gradient = net.input_gradient(
+            x, lambda out: _output_gradient(out, y, objective, target)
+        )
         out = out.squeeze(1) if net.outputs == 1 else out
         value = objective_values(out, y, objective, target)
     else:
@@ -68,15 +72,15 @@ def objective_values(
         return -y * out
     own = out.gather(1, y.unsqueeze(1)).squeeze(1)
     if target is None:
-        others = _without(out, y)
+        others = _without_class(out, y)
         soft = objective == "cross-entropy"
         gap = (others.logsumexp(1) if soft else others.amax(1)) - own
     else:
         wanted = out.gather(1, target.unsqueeze(1)).squeeze(1)
         soft = objective == "cross-entropy"
-        gap = wanted - (_without(out, target).logsumexp(1) if soft else own)
+        gap = wanted - (_without_class(out, target).logsumexp(1) if soft else own)
     few = out.shape[1] < (3 if target is None else 4)
-    return gap if few or objective != "dlr" else gap / _spread(out, target is not None)
+    return gap if few or objective != "dlr" else gap / _output_spread(out, target is not None)
 
 
 def likely_targets(out: Tensor, y: Tensor, count: int) -> list[Tensor | None]:
@@ -86,11 +90,11 @@ def likely_targets(out: Tensor, y: Tensor, count: int) -> list[Tensor | None]:
     """
     if count == 0 or out.ndim == 1 or out.shape[1] == 2:
         return [None]
-    ranked = _without(out, y).argsort(dim=1, descending=True, stable=True)
+    ranked = _without_class(out, y).argsort(dim=1, descending=True, stable=True)
     return list(ranked[:, : min(count, out.shape[1] - 1)].unbind(1))
 
 
-def _slope(out: Tensor, y: Tensor, objective: str, target: Tensor | None) -> Tensor:
+def _output_gradient(out: Tensor, y: Tensor, objective: str, target: Tensor | None) -> Tensor:
     """The derivative of the objective in the outputs, of their shape."""
     with torch.enable_grad():
         point = out.detach().requires_grad_(True)
@@ -99,12 +103,12 @@ def _slope(out: Tensor, y: Tensor, objective: str, target: Tensor | None) -> Ten
     return slope
 
 
-def _spread(out: Tensor, targeted: bool) -> Tensor:
+def _output_spread(out: Tensor, targeted: bool) -> Tensor:
     top = out.topk(4 if targeted else 3, dim=1).values
     size: Tensor = top[:, 0] - (0.5 * (top[:, 2] + top[:, 3]) if targeted else top[:, 2])
     return size.clamp(min=torch.finfo(out.dtype).tiny)
 
 
-def _without(out: Tensor, label: Tensor) -> Tensor:
+def _without_class(out: Tensor, label: Tensor) -> Tensor:
     chosen = nn.functional.one_hot(label, out.shape[1]).bool()
     return out.masked_fill(chosen, -torch.inf)

@@ -1,9 +1,4 @@
-"""Projected gradient descent on the margin.
-
-The loop of projected gradient descent, for whatever margin it is given.
-
-Attacks that are led by a representation: toward what it sees of points of another class.
-"""
+"""Projected gradient descent: on the margin, at one radius or several, and on a representation."""
 
 from __future__ import annotations
 
@@ -16,18 +11,20 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
+from extremal._tensors import RowRecord, batches
 from extremal.attack.attack_result import (
-    BATCH,
-    CLEAN,
+    BATCH_POINTS,
+    CLEAN_NAME,
     AttackResult,
-    batches,
-    check_ball,
+    BestPerturbations,
+    check_attack,
     check_points,
     norms_within,
     verified,
 )
 from extremal.attack.ball import Ball
 from extremal.attack.surrogate import (
+    COARSE_TOLERANCE,
     ReducedProblem,
     reduced_problem,
     stopping_margin,
@@ -40,15 +37,22 @@ from extremal.models import (
     group_margins,
     is_shallow,
     margin_gradient,
-    represented,
+    representations,
 )
 
 # From points (n, dim) and what says which class is theirs: margins (n,), and gradients (n, dim).
 MarginAndGradient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
+# Told of how many points are done.
+PointsDone = Callable[[int], object]
+
+# The steps of `guided` are together this many radii long.
+_GUIDED_TRAVEL_RADII = 3.0
+
+
 @dataclass(frozen=True, eq=False)
-class PgdState:
+class PgdState(RowRecord):
     """Points that are being attacked, and where they are."""
 
     x: Tensor
@@ -57,58 +61,43 @@ class PgdState:
     delta: Tensor
     length: Tensor  # (n, 1): of a step
 
-    def take(self, rows: Tensor | slice) -> PgdState:
-        """The chosen points."""
-        ball = self.ball.take(rows)
-        return PgdState(self.x[rows], self.y[rows], ball, self.delta[rows], self.length[rows])
 
-    def moved(self, delta: Tensor, keep: Tensor) -> PgdState:
-        """The points to keep, at their new perturbations."""
-        there = replace(self, delta=delta)
-        return there if bool(keep.all()) else there.take(keep)
-
-
-def pgd_loop(look: MarginAndGradient, now: PgdState, steps: int) -> tuple[Tensor, Tensor]:
+def pgd_loop(
+    margin_and_gradient: MarginAndGradient, now: PgdState, steps: int
+) -> tuple[Tensor, Tensor]:
     """The perturbations (n, dim) of least margin along the descent, and those margins (n,).
 
     A point leaves once it is clearly broken, stands still, or goes round in a circle: once it is
     back where it was at the last step whose number is a power of two (Brent's test). Rounding does
     that to a descent which has arrived.
     """
-    best = now.delta.clone()
-    lowest = torch.full_like(now.x[:, 0], torch.inf)
-    rows = torch.arange(len(best), device=best.device)
-    enough, mark = None, now.delta
+    best = BestPerturbations.begin(now.delta.clone(), torch.zeros_like(now.x[:, 0]))
+    rows = torch.arange(len(now.x), device=now.x.device)
+    broken_below, mark = None, now.delta
     for number in range(steps):
-        value, gradient = look(now.x + now.delta, now.y)
-        enough = stopping_margin(value) if enough is None else enough
-        _note(best, lowest, rows, value, now.delta)
-        delta = _step(now, gradient)
+        value, gradient = margin_and_gradient(now.x + now.delta, now.y)
+        broken_below = stopping_margin(value) if broken_below is None else broken_below
+        best.note_lower(rows, value, now.delta)
+        delta = _next_delta(now, gradient)
         moves = (delta != now.delta).any(1) & (delta != mark).any(1)
-        keep = (value > enough) & moves
+        keep = (value > broken_below) & moves
         if not bool(keep.any()):
-            return best, lowest
-        now, rows, enough, mark = now.moved(delta, keep), rows[keep], enough[keep], mark[keep]
+            return best.delta, best.margin
+        now = replace(now, delta=delta)
+        if not bool(keep.all()):
+            now, rows = now.take(keep), rows[keep]
+            broken_below, mark = broken_below[keep], mark[keep]
         if number & (number + 1) == 0:
             mark = now.delta
-    _note(best, lowest, rows, look(now.x + now.delta, now.y)[0], now.delta)
-    return best, lowest
+    best.note_lower(rows, margin_and_gradient(now.x + now.delta, now.y)[0], now.delta)
+    return best.delta, best.margin
 
 
-def _step(now: PgdState, gradient: Tensor) -> Tensor:
+def _next_delta(now: PgdState, gradient: Tensor) -> Tensor:
+    """The perturbations after one step against the gradient."""
     downward = -torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
-    open_part = now.ball.unblocked(downward, now.delta, now.x)
+    open_part = now.ball.without_blocked(downward, now.delta, now.x)
     return now.ball.project(now.delta + now.length * now.ball.steepest(open_part), now.x)
-
-
-def _note(best: Tensor, lowest: Tensor, rows: Tensor, value: Tensor, delta: Tensor) -> None:
-    """Keep the perturbations whose margin is less than any before, in place."""
-    better = value < lowest[rows]
-    lowest[rows[better]] = value[better]
-    best[rows[better]] = delta[better]
-
-
-_TRAVEL = 3.0  # the length of all steps together, in radii
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,30 +125,26 @@ def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: in
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
     - `steps`: of the descent, at least 1; more steps are shorter ones; 40 by default.
     """
-    check_ball(ball)
+    _check.instance("ball", ball, Ball, "be a Ball")
     _check.matrix("x", x)
-    _check.matrix("wanted", wanted, columns=x.shape[1])
-    _check.require(len(wanted) == len(x), "wanted", f"have {len(x)} points", len(wanted))
+    _check.tensor("wanted", wanted, tuple(x.shape))
     total = _check.integer("steps", steps, minimum=1)
-    aim = represented(guide, wanted)
-    longest = 2.0 * _TRAVEL / (total + 1) * ball.radii(x).to(x.dtype).unsqueeze(1)
+    aim = representations(guide, wanted)
+    longest = 2.0 * _GUIDED_TRAVEL_RADII / (total + 1) * ball.radii(x).to(x.dtype).unsqueeze(1)
     delta = best = torch.zeros_like(x)
     least = torch.full_like(aim[:, 0], torch.inf)
     for step in range(total + 1):
         gap, gradient = gap_gradient(guide, x + delta, aim)
         best = torch.where((gap < least).unsqueeze(1), delta, best)
         least = torch.minimum(gap, least)
-        move = ball.steepest(ball.unblocked(-gradient, delta, x))
+        move = ball.steepest(ball.without_blocked(-gradient, delta, x))
         delta = ball.project(delta + (1 - step / total) * longest * move, x)
-    x_adv = ball.land(best, x)
+    x_adv = ball.rounded_points(best, x)
     norms_within(x, x_adv, ball, "guided")
     twin = float64_copy(guide)
-    seen = [represented(twin, points.double()) for points in (x_adv, x, wanted)]
+    seen = [representations(twin, points.double()) for points in (x_adv, x, wanted)]
     gap, start = (torch.linalg.vector_norm(own - seen[2], dim=1) for own in seen[:2])
     return Guided(x_adv, gap, start)
-
-
-Told = Callable[[int], None]  # of how many points are done
 
 
 def pgd(
@@ -172,7 +157,7 @@ def pgd(
     step: float | Tensor,
     start: str = "zero",
     generator: torch.Generator | None = None,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by projected gradient descent on the margin m, in the norm of the ball.
@@ -199,19 +184,21 @@ def pgd(
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
-    y = check_points(net, x, y)
-    check_ball(ball)
+    y = check_attack(net, x, y, ball, batch)
     _check.integer("steps", steps, minimum=1)
     _check.choice("start", start, ("zero", "random"))
-    _check.integer("batch", batch, minimum=1)
     if start == "random":
-        _check.generator("generator", generator)
-    every = PgdState(x, y, ball, _starts(x, ball, start, generator, batch), _lengths(step, x))
-    task = _spanned(net, x, y, ball) if start == "zero" else None
+        source = _check.generator("generator", generator)
+        parts = batches(len(x), batch)
+        begin = torch.cat([ball.take(at).sample(x[at], generator=source) for at in parts])
+    else:
+        begin = _zeros(x)
+    every = PgdState(x, y, ball, begin, _step_lengths(step, x))
+    task = _in_span(net, x, y, ball) if start == "zero" else None
     with Bar("pgd", len(x), progress) as bar:
         delta, lowest = _search(net, task, every, steps, batch, bar.done)
     delta = _lifted(task, delta, every)
-    return _settled(net, every, delta, lowest, steps, batch, f"pgd-{start}")
+    return _verified_on_network(net, every, delta, lowest, steps, batch, f"pgd-{start}")
 
 
 def published_pgd(
@@ -220,7 +207,7 @@ def published_pgd(
     y: Tensor,
     *,
     radius: float | Tensor,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """The attack of Min & Vidal 2024, Figure 2e: l2, no box, 2000 steps of 0.1, start at zero.
@@ -248,7 +235,7 @@ def radii_pgd(
     radii: Sequence[float],
     steps: int,
     step: float,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """`pgd` in l2 from zero at one radius after the other, each on what the ones before left.
@@ -272,9 +259,9 @@ def radii_pgd(
     wanted = sorted({_check.number("radii", radius, minimum=0.0) for radius in radii})
     _check.integer("steps", steps, minimum=1)
     _check.integer("batch", batch, minimum=1)
-    still, lengths = Ball("l2", 0.0), _lengths(step, x)
-    result = verified(net, x, y, x, still, CLEAN)
-    task = _spanned(net, x, y, still)
+    still, lengths = Ball("l2", 0.0), _step_lengths(step, x)
+    result = verified(net, x, y, x, still, CLEAN_NAME)
+    task = _in_span(net, x, y, still)
     total = len(wanted) * len(x)
     with Bar("pgd", total, progress) as bar:
         for turn, radius in enumerate(wanted, 1):
@@ -282,36 +269,58 @@ def radii_pgd(
             if len(rows) == 0:
                 break
             ball, before = Ball("l2", radius), turn * len(x) - len(rows)
-            every = PgdState(x[rows], y[rows], ball, _starts(x[rows], ball), lengths[rows])
+            every = PgdState(x[rows], y[rows], ball, _zeros(x[rows]), lengths[rows])
             part = None if task is None else replace(task.take(rows), ball=ball)
-            told = functools.partial(_told, bar, before)
-            delta, lowest = _search(net, part, every, steps, batch, told)
+            tell = functools.partial(_tell_bar, bar, before)
+            delta, lowest = _search(net, part, every, steps, batch, tell)
             hit = torch.nonzero(lowest <= 0).squeeze(1)
             if len(hit) > 0:
-                every, some = every.take(hit), None if part is None else part.take(hit)
-                delta = _lifted(some, delta[hit], every)
-                found = _settled(net, every, delta, lowest[hit], steps, batch, "pgd-zero")
+                every, part = every.take(hit), None if part is None else part.take(hit)
+                delta = _lifted(part, delta[hit], every)
+                found = _verified_on_network(
+                    net, every, delta, lowest[hit], steps, batch, "pgd-zero"
+                )
                 result = result.merged(rows[hit], found)
         bar.done(total)
     return result
 
 
-def _told(bar: Bar, before: int, done: int) -> None:
+def _tell_bar(bar: Bar, before: int, done: int) -> None:
+    """Say that `done` points are done beside those `before` them."""
     bar.done(before + done)
 
 
 def _search(
-    net: nn.Module, task: ReducedProblem | None, every: PgdState, steps: int, batch: int, told: Told
+    net: nn.Module,
+    task: ReducedProblem | None,
+    every: PgdState,
+    steps: int,
+    batch: int,
+    tell: PointsDone,
 ) -> tuple[Tensor, Tensor]:
     """Perturbations (n, dim') of least margin in the search, and those margins (n,).
 
     In the span's coordinates where there is a `task`, as many numbers at a time as a batch has.
     """
     if task is None:
-        return _in_place(surrogate_network(net, every.x), every, steps, batch, told)
-    look, wide = _look(task.form), max(task.form.directions.shape)
+        margins = functools.partial(margin_gradient, surrogate_network(net, every.x))
+        return _descend(margins, every, steps, batch, tell)
     near = PgdState(task.x, task.own, task.ball, torch.zeros_like(task.x), every.length)
-    return _descend(look, near, steps, batch * max(1, every.x.shape[1] // wide), told)
+    size = batch * max(1, every.x.shape[1] // max(task.form.directions.shape))
+    return _descend(_form_margins(task.form), near, steps, size, tell)
+
+
+def _descend(
+    margins: MarginAndGradient, every: PgdState, steps: int, size: int, tell: PointsDone | None
+) -> tuple[Tensor, Tensor]:
+    """`pgd_loop` for `size` points at a time."""
+    parts = []
+    for at in batches(len(every.x), size):
+        parts.append(pgd_loop(margins, every.take(at), steps))
+        if tell is not None:
+            tell(at.stop)
+    delta, lowest = zip(*parts, strict=True)
+    return torch.cat(delta), torch.cat(lowest)
 
 
 def _lifted(task: ReducedProblem | None, delta: Tensor, every: PgdState) -> Tensor:
@@ -319,26 +328,7 @@ def _lifted(task: ReducedProblem | None, delta: Tensor, every: PgdState) -> Tens
     return delta if task is None else every.ball.project(task.lift(delta), every.x)
 
 
-def _in_place(
-    net: nn.Module, every: PgdState, steps: int, batch: int, told: Told | None = None
-) -> tuple[Tensor, Tensor]:
-    """The same in the data's coordinates, with the network that is given."""
-    return _descend(functools.partial(margin_gradient, net), every, steps, batch, told)
-
-
-def _descend(
-    look: MarginAndGradient, every: PgdState, steps: int, size: int, told: Told | None
-) -> tuple[Tensor, Tensor]:
-    parts = []
-    for at in batches(len(every.x), size):
-        parts.append(pgd_loop(look, every.take(at), steps))
-        if told is not None:
-            told(at.stop)
-    delta, lowest = zip(*parts, strict=True)
-    return torch.cat(delta), torch.cat(lowest)
-
-
-def _settled(
+def _verified_on_network(
     net: nn.Module,
     every: PgdState,
     delta: Tensor,
@@ -350,34 +340,34 @@ def _settled(
     """What the network itself says of perturbations.
 
     Where all neurons of the search are silent its margin and gradient are exactly zero. The network
-    has a small margin there, and a gradient that leads on.
+    has a small margin there, and a gradient that leads on: such points are searched again with it.
     """
-    result = _landed(net, every, delta, name)
-    left = torch.nonzero((lowest <= 0) & ~result.success).squeeze(1)
-    if len(left) == 0 or not is_shallow(net):
-        return result
-    again = every.take(left)
-    delta, _ = _in_place(float64_copy(net).to(delta.dtype), again, steps, batch)
-    return result.merged(left, _landed(net, again, delta, name))
+
+    def measured(points: PgdState, delta: Tensor) -> AttackResult:
+        x_adv = points.ball.rounded_points(delta, points.x)
+        return verified(net, points.x, points.y, x_adv, points.ball, name)
+
+    def searched_whole(rows: Tensor) -> AttackResult:
+        margins = functools.partial(margin_gradient, float64_copy(net).to(delta.dtype))
+        points = every.take(rows)
+        return measured(points, _descend(margins, points, steps, batch, None)[0])
+
+    result = measured(every, delta)
+    return result.retried(searched_whole, lowest <= 0) if is_shallow(net) else result
 
 
-def _landed(net: nn.Module, every: PgdState, delta: Tensor, name: str) -> AttackResult:
-    x_adv = every.ball.land(delta, every.x)
-    return verified(net, every.x, every.y, x_adv, every.ball, name)
-
-
-def _spanned(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> ReducedProblem | None:
+def _in_span(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> ReducedProblem | None:
     """The problem in the coordinates of the neurons' span, or None where that gains nothing."""
     if not is_shallow(net) or ball.norm != "l2" or ball.box is not None:
         return None
-    task = reduced_problem(net, x, y, ball, coarse=True)
+    task = reduced_problem(net, x, y, ball, tolerance=COARSE_TOLERANCE)
     return None if task.basis is None else task
 
 
-def _look(form: TwoLayerForm) -> MarginAndGradient:
+def _form_margins(form: TwoLayerForm) -> MarginAndGradient:
     """Margins and their gradients, from points and the mask of their own outputs."""
 
-    def look(x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    def margins(x: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
         at = form.preparation.at(x)
         out, slope = form.powers(at)
         mine = out.masked_fill(~own, -torch.inf).argmax(1)
@@ -385,31 +375,20 @@ def _look(form: TwoLayerForm) -> MarginAndGradient:
         weight = form.weights[mine] - form.weights[other]
         return group_margins(out, own), form.gradient(at, slope, weight)
 
-    return look
+    return margins
 
 
-def _starts(
-    x: Tensor,
-    ball: Ball,
-    start: str = "zero",
-    generator: torch.Generator | None = None,
-    batch: int = BATCH,
-) -> Tensor:
-    """Perturbations (n, dim) to start from; zeros take no memory."""
-    if start == "zero":
-        return x.new_zeros(()).expand_as(x)
-    assert generator is not None
-    parts = [ball.take(at).sample(x[at], generator=generator) for at in batches(len(x), batch)]
-    return torch.cat(parts)
+def _zeros(x: Tensor) -> Tensor:
+    """Perturbations of zero for the points x, which take no memory."""
+    return x.new_zeros(()).expand_as(x)
 
 
-def _lengths(step: float | Tensor, x: Tensor) -> Tensor:
+def _step_lengths(step: float | Tensor, x: Tensor) -> Tensor:
+    """The length (n, 1) of a step of each point."""
     if not isinstance(step, Tensor):
-        length = _check.number("step", step, minimum=0.0)
-        return torch.full_like(x[:, :1], length)
+        return torch.full_like(x[:, :1], _check.number("step", step, minimum=0.0))
     rule = f"be a number or a tensor of shape ({len(x)},), finite and >= 0"
-    shaped = tuple(step.shape) == (len(x),)
-    _check.require(shaped, "step", rule, f"shape {tuple(step.shape)}")
+    _check.require(tuple(step.shape) == (len(x),), "step", rule, f"shape {tuple(step.shape)}")
     _check.finite("step", step)
     _check.require(bool((step >= 0).all()), "step", rule, f"smallest {float(step.min()):g}")
     return step.to(x).unsqueeze(1)

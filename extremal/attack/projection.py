@@ -12,16 +12,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from extremal._tensors import NORM_ORDERS
+
 Bounds = tuple[Tensor, Tensor]
 
-_NEWTON, _PASSES = 12, 200  # Newton's steps alone; all of them, every second one a half then
-
-ORDERS = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
+# So many rows are worked on at a time, so that what is made of them stays in the cache.
+ROWS_IN_CACHE = 256
+# The search for a threshold takes Newton's steps alone at first; from here on every second step
+# is a bisection, which cannot go round in circles.
+_PURE_NEWTON_STEPS = 12
+# It ends after so many steps at the latest.
+_MOST_THRESHOLD_STEPS = 200
 
 
 def norms(delta: Tensor, norm: str) -> Tensor:
     """The norm of each row, (n,), summed in float64 whatever the dtype of `delta`."""
-    size: Tensor = torch.linalg.vector_norm(delta, ORDERS[norm], dim=1, dtype=torch.float64)
+    size: Tensor = torch.linalg.vector_norm(delta, NORM_ORDERS[norm], dim=1, dtype=torch.float64)
     return size
 
 
@@ -121,23 +127,23 @@ def soft_threshold(size: Tensor, room: Tensor | None, radius: Tensor) -> Tensor:
     breakpoints size_i and size_i - room_i. Newton's steps, or halves of what is left where those
     lead out of it, go on until one of them passes no breakpoint: that one is exact.
     """
-    kinds = [_Tails.of(size)] if room is None else [_Tails.of(size), _Tails.of(size - room)]
+    tails = [_Tails.of(size)] if room is None else [_Tails.of(size), _Tails.of(size - room)]
     low, high = torch.zeros_like(radius), size.amax(1, keepdim=True).double()
     tau = low
-    mass, slope, place = _line(kinds, tau)
+    mass, slope, place = _linear_piece(tails, tau)
     done = mass <= radius
-    for number in range(_PASSES):
+    for number in range(_MOST_THRESHOLD_STEPS):
         if bool(done.all()):
             break
         above = mass - slope * tau > radius
         low, high = torch.where(above, tau, low), torch.where(above, high, tau)
         solved = (mass - radius) / slope.clamp(min=1.0)
         newton = (slope > 0) & (solved >= low) & (solved <= high)
-        if number >= _NEWTON and number % 2 == 1:
+        if number >= _PURE_NEWTON_STEPS and number % 2 == 1:
             newton = torch.zeros_like(newton)
         new = torch.where(newton, solved, 0.5 * (low + high))
         tau = torch.where(done, tau, new)
-        mass, slope, now = _line(kinds, tau)
+        mass, slope, now = _linear_piece(tails, tau)
         done, place = done | (newton & (now == place)), now
     return torch.where(done, tau, high)
 
@@ -162,13 +168,13 @@ class _Tails:
         return self.sums[:, -1:] - self.sums.gather(1, at), self.values.shape[1] - at
 
 
-def _line(kinds: list[_Tails], tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _linear_piece(tails: list[_Tails], tau: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Right of tau, s is mass - slope * its argument; and a number for the piece that this is."""
-    mass, slope = kinds[0].above(tau)
-    if len(kinds) == 1:
+    mass, slope = tails[0].above(tau)
+    if len(tails) == 1:
         return mass, slope.to(tau.dtype), slope
-    less, fewer = kinds[1].above(tau)
-    piece = slope * kinds[1].sums.shape[1] + fewer
+    less, fewer = tails[1].above(tau)
+    piece = slope * tails[1].sums.shape[1] + fewer
     return mass - less, (slope - fewer).to(tau.dtype), piece
 
 

@@ -1,15 +1,17 @@
-"""What searches share: the network they look at, and when a point counts as broken by them.
+"""What is searched in the place of a network: fewer neurons, in the coordinates of their span.
 
-A shallow network and points to attack, in the fewest coordinates that lose nothing.
+A search on such a surrogate is cheaper and loses nothing: whatever it finds is verified on the
+network itself.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
+from extremal._tensors import SHARED_BY_ROWS, RowRecord
 from extremal.attack.ball import Ball
 from extremal.models import (
     PReLUNet,
@@ -22,14 +24,20 @@ from extremal.models import (
     with_readout_of,
 )
 
-_FINE = 1e-7  # relative change of f that a search may make; about the rounding of float32
-_COARSE = 1e-3  # what exploring may, where it leaves far fewer neurons
-_MANY = 200  # neurons from which on fewer are looked for
-_RANK = 1e-10  # relative to the largest singular value
+# A search may change f by this share, which is about the rounding of float32.
+FINE_TOLERANCE = 1e-7
+# Exploring may change f by this share, where that leaves far fewer neurons.
+COARSE_TOLERANCE = 1e-3
+# A coarser network is looked for only where a fine one has more neurons than this.
+_MANY_NEURONS = 200
+# A coarser network is used only where it has this many times fewer neurons than the fine one.
+_WORTHWHILE_REDUCTION = 8
+# Singular values below this share of the largest count as zero.
+_RANK_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class ReducedProblem:
+class ReducedProblem(RowRecord):
     """Points x (n, dim') with their own outputs, and where each may go.
 
     For l2 without a box the coordinates are those of the neurons' span (`basis`), and one more, if
@@ -41,8 +49,8 @@ class ReducedProblem:
     x: Tensor
     own: Tensor  # (n, C) bool
     ball: Ball
-    fine: nn.Module  # the network `form` is of, but not a coarse one
-    basis: Tensor | None = None  # (r, dim)
+    fine: TwoLayerForm  # of the network up to the rounding of float32, in the data's coordinates
+    basis: Tensor | None = field(default=None, metadata=SHARED_BY_ROWS)  # (r, dim)
     beyond: Tensor | None = None  # (n, dim) unit rows, or zero
 
     def __len__(self) -> int:
@@ -53,12 +61,6 @@ class ReducedProblem:
         """The number of neurons or of coordinates, whichever is larger."""
         return max(self.x.shape[1], len(self.form.directions))
 
-    def take(self, rows: Tensor) -> ReducedProblem:
-        """The problem of the chosen points."""
-        beyond = None if self.beyond is None else self.beyond[rows]
-        ball = self.ball.take(rows)
-        return replace(self, x=self.x[rows], own=self.own[rows], ball=ball, beyond=beyond)
-
     def lift(self, delta: Tensor) -> Tensor:
         """Perturbations of all points in the coordinates of the data."""
         if self.basis is None:
@@ -67,31 +69,25 @@ class ReducedProblem:
             return delta @ self.basis
         return delta[:, :-1] @ self.basis + delta[:, -1:] * self.beyond
 
-    def enough(self) -> Tensor:
+    def broken_below(self) -> Tensor:
         """The margin (n,) at which a point counts as broken by a search in this dtype."""
         return stopping_margin(self.form.margins(self.x, self.own))
 
 
 def reduced_problem(
-    net: nn.Module,
-    x: Tensor,
-    y: Tensor,
-    ball: Ball,
-    *,
-    coarse: bool = False,
-    whole: bool = False,
+    net: nn.Module, x: Tensor, y: Tensor, ball: Ball, *, tolerance: float = FINE_TOLERANCE
 ) -> ReducedProblem:
     """The search problem for a network that has a `TwoLayerForm` form.
 
-    With `coarse` the network may be changed by a thousandth, where that leaves few neurons; with
-    `whole` none of them is left out, for points where the others are silent.
+    The network may be changed by a share `tolerance`: `FINE_TOLERANCE`, or `COARSE_TOLERANCE` where
+    that leaves few neurons. With 0 no neuron is left out, for points where the others are silent.
     """
-    fine, coarser = (net, net) if whole else _effective(net)
-    form = as_two_layer_form(coarser if coarse else fine, x.dtype)
+    forms = [as_two_layer_form(part, x.dtype) for part in _reduced(net, tolerance)]
+    fine, form = forms[0], forms[-1]
+    assert fine is not None  # since `inner_network` asks for a network that has one
     assert form is not None
     own = form.own(y)
-    plain = ball.norm == "l2" and ball.box is None
-    if not plain or isinstance(form.preparation.scale, Tensor):
+    if ball.norm != "l2" or ball.box is not None:
         return ReducedProblem(form, x, own, ball, fine)
     basis = _span(form.directions)
     normalised = form.preparation.normalize > 0.0
@@ -113,30 +109,29 @@ def reduced_problem(
     return ReducedProblem(small, inside, own, ball, fine, basis, beyond)
 
 
-def _effective(net: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The network without neurons that do not matter to a search in float32, and a coarser one.
+def _reduced(net: nn.Module, tolerance: float) -> list[nn.Module]:
+    """The network without neurons that do not matter to a search in float32.
 
-    The coarser one differs by a thousandth, if it is far smaller for it, or is the first.
+    And a coarser one that differs by `tolerance`, if that is allowed and leaves far fewer neurons.
     """
     inner = inner_network(net)
-    if inner.hidden_bias is not None:
-        return net, net
-    made = reduced_networks(inner, (_FINE, _COARSE))
-    fine = coarse = next(made)
-    if fine.width > _MANY:
+    if tolerance == 0.0 or inner.hidden_bias is not None:
+        return [net]
+    made = reduced_networks(inner, (FINE_TOLERANCE, tolerance))
+    found = [next(made)]
+    if tolerance > FINE_TOLERANCE and found[0].width > _MANY_NEURONS:
         fewer = next(made)
-        coarse = fewer if 8 * fewer.width < fine.width else fine
-    return with_readout_of(fine, net), with_readout_of(coarse, net)
+        if _WORTHWHILE_REDUCTION * fewer.width < found[0].width:
+            found.append(fewer)
+    return [with_readout_of(part, net) for part in found]
 
 
 def _span(directions: Tensor) -> Tensor:
     """An orthonormal basis (r, dim) of the rows' span."""
     _, s, v = torch.linalg.svd(directions.double(), full_matrices=False)
-    rank = max(1, int((s > _RANK * s[0]).sum()))  # where all neurons are zero, any direction
+    # Where all neurons are zero, any direction will do.
+    rank = max(1, int((s > _RANK_TOLERANCE * s[0]).sum()))
     return v[:rank].to(directions.dtype)
-
-
-_SEARCH_TOLERANCE = 1e-7  # about the rounding of a search in float32
 
 
 def surrogate_network(net: nn.Module, x: Tensor) -> nn.Module:
@@ -155,11 +150,11 @@ def surrogate_network(net: nn.Module, x: Tensor) -> nn.Module:
     whole = float64_copy(net).to(x.dtype)
     if not isinstance(net, PReLUNet) or net.hidden_bias is not None:
         return whole
-    few = net.effective(_SEARCH_TOLERANCE)
+    few = net.effective(FINE_TOLERANCE)
     small = float64_copy(few).to(x.dtype)
     assert isinstance(small, PReLUNet)
     assert few.reduction is not None
-    lost = ~few.reduction.kept & (few.reduction.mass.amax(0) > 0)
+    lost = ~few.reduction.kept & (few.reduction.contribution_sizes.amax(0) > 0)
     return _Completed(small, whole) if bool(lost.any()) else small
 
 

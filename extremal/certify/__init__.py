@@ -1,6 +1,7 @@
 """Certificates: radii below which no attack exists."""
 
 from extremal.certify.certified_radius import (
+    BATCH_POINTS,
     EFFORTS,
     Certificate,
     can_certify,
@@ -10,6 +11,7 @@ from extremal.certify.certified_radius import (
 )
 
 __all__ = [
+    "BATCH_POINTS",
     "EFFORTS",
     "Certificate",
     "can_certify",

@@ -1,7 +1,13 @@
-"""Radii below which no attack exists."""
+"""Radii below which no attack exists.
+
+A shallow network is certified by the bounds of the other modules. For other networks, of which only
+linear layers and activations are known, there is a floor: the margin over a Lipschitz constant.
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,19 +16,43 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
-from extremal.attack import NORMS, Ball, batches, check_points, shortest
-from extremal.certify.l2_radius import bisected_radii, held_radii, l2_task, tight_radii
+from extremal._tensors import batches
+from extremal.attack import NORMS, Ball, check_points, shortest
+from extremal.certify.l2_radius import l2_bounds
 from extremal.certify.linear_bounds import boxed_radii
-from extremal.certify.lipschitz import is_chain, lipschitz_radii
-from extremal.certify.reduced_networks import FEW, ReducedNetwork, assigned_points, reduced_versions
+from extremal.certify.reduced_networks import (
+    FEW_NEURONS,
+    ReducedNetwork,
+    assigned_points,
+    center_distance,
+    reduced_versions,
+)
 from extremal.data import Box
 from extremal.models import KnowsRadii, float64_copy, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
 """How hard a certificate may try."""
-BATCH = 256  # points at a time,
-MORE = 4  # times as many, at most, where neurons are few
-WEAK = 0.5  # of the attacked radius: below it linear bounds are tried as well
+BATCH_POINTS = 256
+"""Points that are certified at a time, unless a caller says otherwise."""
+# Where neurons are few, a batch may hold up to this many times more points.
+MOST_BATCH_GROWTH = 4
+# The largest slope of each activation; GELU's is at sqrt(2).
+ACTIVATION_SLOPES: dict[type[nn.Module], float] = {
+    nn.ReLU: 1.0,
+    nn.LeakyReLU: 1.0,
+    nn.Tanh: 1.0,
+    nn.Sigmoid: 0.25,
+    nn.ELU: 1.0,
+    nn.Softplus: 1.0,
+    nn.GELU: 1.1290,
+    nn.SiLU: 1.0999,
+    nn.Identity: 1.0,
+    nn.Flatten: 1.0,
+    nn.Dropout: 1.0,
+}
+
+# Rows (m,) of the points, radii (m,) that hold there, and the name of the bound that gave them.
+Bounds = tuple[Tensor, Tensor, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +79,7 @@ def can_certify(net: nn.Module) -> bool:
     - `net`: any `nn.Module`. True for a `PReLUNet`, a `Grouped` one, a `KnowsRadii` network, and
       for a chain of linear layers and known activations.
     """
-    return is_shallow(net) or isinstance(net, KnowsRadii) or is_chain(net)
+    return is_shallow(net) or isinstance(net, KnowsRadii) or _is_chain(net)
 
 
 def radius(
@@ -61,7 +91,7 @@ def radius(
     box: Box | None = None,
     effort: Literal["fast", "tight"] = "tight",
     attacked: Tensor | None = None,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Tensor:
     """Certified radii (n,) in float64, as `certificate` finds them.
@@ -103,8 +133,9 @@ def certificate(
     box: Box | None = None,
     effort: Literal["fast", "tight"] = "tight",
     attacked: Tensor | None = None,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
+    at: float | None = None,
 ) -> Certificate:
     """Radii (n,) at which each point of x (n, dim) provably keeps its class y.
 
@@ -128,8 +159,32 @@ def certificate(
       It changes nothing for networks other than a `PReLUNet` or a `Grouped` one.
     - `batch`: points at a time; more of them need more memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
+    - `at`: a radius; the radii found are then as large as it where it holds, and may be smaller
+      than the largest that hold. None for these.
     """
-    return _certificate(net, x, y, norm, box, effort, attacked, batch, progress)
+    y, ball = _checked(net, x, y, norm, box, effort, attacked, batch)
+    bounds: Iterable[Bounds]
+    every = torch.arange(len(x), device=x.device)
+    shallow = is_shallow(net) and not isinstance(net, KnowsRadii)
+    if isinstance(net, KnowsRadii):
+        bounds = [(every, _constructed_radii(net, x, y, norm, batch), "construction")]
+    elif shallow:
+        tight = effort == "tight"
+        bounds = _shallow_bounds(net, x, y, ball, attacked, tight, at, batch, progress)
+    else:
+        bounds = [
+            (every, _lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1]), "lipschitz")
+        ]
+    best = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    method, names = torch.full_like(best, -1).long(), list[str]()
+    for rows, radii, name in bounds:
+        if name not in names:
+            names.append(name)
+        better = radii > best[rows]
+        best[rows[better]] = radii[better]
+        method[rows[better]] = names.index(name)
+    boxed = shallow and norm != "l2" and box is not None
+    return Certificate(best, norm, boxed, tuple(names), method)
 
 
 def holds(
@@ -142,7 +197,7 @@ def holds(
     box: Box | None = None,
     effort: Literal["fast", "tight"] = "tight",
     attacked: Tensor | None = None,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Tensor:
     """Whether each point of x (n, dim) provably keeps its class y within one `radius`, (n,) bool.
@@ -167,11 +222,22 @@ def holds(
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     radius = _check.number("radius", radius, minimum=0.0)
-    found = _certificate(net, x, y, norm, box, effort, attacked, batch, progress, asked=radius)
+    found = certificate(
+        net,
+        x,
+        y,
+        norm=norm,
+        box=box,
+        effort=effort,
+        attacked=attacked,
+        batch=batch,
+        progress=progress,
+        at=radius,
+    )
     return found.radius >= radius if radius > 0 else _margins(net, x, y) > 0
 
 
-def _certificate(
+def _checked(
     net: nn.Module,
     x: Tensor,
     y: Tensor,
@@ -180,185 +246,84 @@ def _certificate(
     effort: str,
     attacked: Tensor | None,
     batch: int,
-    progress: bool | Progress,
-    asked: float | None = None,
-) -> Certificate:
-    """Largest radii, or where one is `asked` for, radii that are as large where it holds."""
+) -> tuple[Tensor, Ball]:
+    """The labels, and a ball of radius 0 with the box as the attacks see it, in float64."""
     y = check_points(net, x, y)
     _check.choice("norm", norm, NORMS)
     _check.choice("effort", effort, EFFORTS)
     _check.integer("batch", batch, minimum=1)
-    ball = _boxed(norm, box, x)
-    same = attacked is None or (isinstance(attacked, Tensor) and attacked.shape == x.shape)
-    _check.require(same, "attacked", f"be None or like x, {tuple(x.shape)}", "another shape")
-    if attacked is not None:
-        _check.finite("attacked", attacked)
-    found = _Found.nothing(x, norm)
-    if isinstance(net, KnowsRadii):
-        radii = _proven(net, x, y, norm, batch)
-        found.raise_to(torch.arange(len(x), device=x.device), radii, "construction")
-        return found.certificate(False)
-    if not is_shallow(net):
-        radii = lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1])
-        found.raise_to(torch.arange(len(x), device=x.device), radii, "lipschitz")
-        return found.certificate(False)
-    work = _Work(net, x, y, ball, effort, attacked, found, asked)
-    with Bar("certify", len(x), progress) as bar:
-        for at in batches(len(x), batch * (work.more if batch >= BATCH else 1)):
-            work.certify(at)
-            bar.done(at.stop)
-    return found.certificate(norm != "l2" and box is not None)
-
-
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """The largest radius of each point so far and what gave it, updated in place."""
-
-    radius: Tensor
-    method: Tensor
-    names: list[str]
-    norm: str
-
-    @classmethod
-    def nothing(cls, x: Tensor, norm: str) -> _Found:
-        zero = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-        return cls(zero, torch.full_like(zero, -1).long(), [], norm)
-
-    def raise_to(self, rows: Tensor, radii: Tensor, name: str) -> None:
-        """Take radii (len(rows),) where they are larger than before."""
-        if name not in self.names:
-            self.names.append(name)
-        better = radii > self.radius[rows]
-        self.radius[rows[better]] = radii[better]
-        self.method[rows[better]] = self.names.index(name)
-
-    def certificate(self, boxed: bool) -> Certificate:
-        return Certificate(self.radius, self.norm, boxed, tuple(self.names), self.method)
-
-
-class _Work:
-    """What is prepared once for all points of a shallow network."""
-
-    def __init__(
-        self,
-        net: nn.Module,
-        x: Tensor,
-        y: Tensor,
-        ball: Ball,
-        effort: str,
-        attacked: Tensor | None,
-        found: _Found,
-        asked: float | None,
-    ) -> None:
-        self._net, self._x, self._y, self._ball, self._found = net, x, y, ball, found
-        self._attacked, self._tight = attacked, effort == "tight"
-        self._networks = reduced_versions(net)
-        # A ball in l2 that holds the one asked for, a little larger than rounding may make it.
-        wide = x.shape[1] ** 0.5 * (1.0 + 1e-12) if ball.norm == "linf" else 1.0
-        self._asked = None if asked is None else wide * asked
-
-    @property
-    def more(self) -> int:
-        """Times more points at a time, where most of them have a small network in its place."""
-        return min(MORE, max(1, FEW // len(self._networks[0].form.directions)))
-
-    def certify(self, at: slice) -> None:
-        """All levels for a batch of points."""
-        rows = torch.arange(at.start, at.stop, device=self._x.device)
-        if self._ball.norm != "l2":
-            self._lines(rows)
-        if self._ball.norm == "l2" or self._tight:
-            self._levels(rows)
-
-    def _lines(self, rows: Tensor) -> None:
-        """Linear bounds over ball and box, in l1 and linf."""
-        x, y = self._x[rows], self._y[rows]
-        center = self._center(x, self._ball.norm)
-        far = center * (x.shape[1] ** 0.5 if self._ball.norm == "linf" else 1.0)
-        for network, some, slack in assigned_points(self._networks, x, y, far):
-            radii = boxed_radii(network.form, x[some], y[some], self._ball, slack)
-            limit = torch.where(slack > 0, center[some], torch.inf)
-            self._found.raise_to(rows[some], torch.minimum(radii, limit), "linear")
-
-    def _levels(self, rows: Tensor) -> None:
-        """All levels in l2, whose balls hold those of the other norms."""
-        x, y = self._x[rows], self._y[rows]
-        broken = None if self._attacked is None else self._attacked[rows]
-        if self._tight and broken is None:
-            broken = shortest(self._net, x, y, norm="l2").x_adv
-        far = self._center(x, "l2")
-        if broken is not None:
-            size = torch.linalg.vector_norm(broken.double() - x.double(), dim=1)
-            far = torch.where(size > 0, size, far)
-        for network, some, slack in assigned_points(self._networks, x, y, far):
-            limit = torch.where(slack > 0, far[some], torch.inf)
-            known = None if broken is None else broken[some]
-            self._l2(network, rows[some], slack, limit, known)
-
-    def _center(self, x: Tensor, norm: str) -> Tensor:
-        """The distance (n,) of the centre, where a network without biases is 0; inf with biases."""
-        form = self._networks[-1].form
-        center = form.preparation.center
-        moved = x.double() if center is None else x.double() - center
-        distance = Ball(norm, 0.0).norms(moved)
-        return torch.full_like(distance, torch.inf) if form.biased else distance
-
-    def _l2(
-        self,
-        network: ReducedNetwork,
-        rows: Tensor,
-        slack: Tensor,
-        limit: Tensor,
-        broken: Tensor | None,
-    ) -> None:
-        """All levels for points that share a network."""
-        found, clusters = self._found, network.clusters
-        task, upper = l2_task(network, self._x[rows], self._y[rows], slack, broken)
-        lower = torch.zeros_like(upper)
-
-        def raise_to(some: Tensor, radii: Tensor, name: str) -> None:
-            radii = torch.minimum(radii, limit[some])
-            lower[some] = torch.maximum(lower[some], radii)
-            found.raise_to(rows[some], self._in_norm(radii), name)
-
-        every = torch.arange(len(rows), device=rows.device)
-        raise_to(every, clusters.radii(task.points, task.own, task.foreign, slack), "clustered")
-        if self._asked is not None:
-            left = torch.nonzero(lower < self._asked).squeeze(1)
-            if len(left) > 0:
-                some = task.take(left), upper[left]
-                raise_to(left, held_radii(*some, self._asked, tight=self._tight), "parabolas")
-            return
-        if self._tight:
-            raise_to(every, tight_radii(task, upper, lower), "parabolas")
-        weak = torch.nonzero(lower < WEAK * upper).squeeze(1)
-        if len(weak) > 0:
-            raise_to(weak, bisected_radii(task.take(weak), upper[weak]), "linear")
-
-    def _in_norm(self, radii: Tensor) -> Tensor:
-        """Radii in the norm asked for whose balls lie in l2 balls of the given radii."""
-        return radii / self._x.shape[1] ** 0.5 if self._ball.norm == "linf" else radii
-
-
-def _boxed(norm: str, box: Box | None, x: Tensor) -> Ball:
-    """A ball with the box as the attacks see it, in the points' dtype."""
     ball = Ball(norm, 0.0, box)
     ball.bounds(x)
+    if attacked is not None:
+        rule = f"be None or like x, {tuple(x.shape)}"
+        _check.tensor("attacked", attacked, x.shape, rule=rule)
     limits = ball.limits(x)
     if limits is None:
-        return ball
+        return y, ball
     low, high = (end.double().expand(x.shape[1]) for end in limits)
-    return Ball(norm, 0.0, (low, high))
+    return y, Ball(norm, 0.0, (low, high))
+
+
+def _shallow_bounds(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    attacked: Tensor | None,
+    tight: bool,
+    at: float | None,
+    batch: int,
+    progress: bool | Progress,
+) -> Iterator[Bounds]:
+    """All bounds of a shallow network, batch by batch."""
+    networks = reduced_versions(net)
+    if batch >= BATCH_POINTS:  # most points may have a small network in the large one's place
+        batch *= min(MOST_BATCH_GROWTH, max(1, FEW_NEURONS // len(networks[0].form.directions)))
+    with Bar("certify", len(x), progress) as bar:
+        for some in batches(len(x), batch):
+            known = None if attacked is None else attacked[some]
+            if tight and known is None:
+                known = shortest(net, x[some], y[some], norm="l2").x_adv
+            for rows, radii, name in _batch_bounds(
+                networks, x[some], y[some], ball, known, tight, at
+            ):
+                yield rows + some.start, radii, name
+            bar.done(some.stop)
+
+
+def _batch_bounds(
+    networks: tuple[ReducedNetwork, ...],
+    x: Tensor,
+    y: Tensor,
+    ball: Ball,
+    attacked: Tensor | None,
+    tight: bool,
+    at: float | None,
+) -> Iterator[Bounds]:
+    """Linear bounds over ball and box in l1 and linf; and those in l2, whose balls hold theirs."""
+    root = x.shape[1] ** 0.5 if ball.norm == "linf" else 1.0
+    if ball.norm != "l2":
+        center = center_distance(networks[-1].form, x, ball.norm)
+        for network, some, slack in assigned_points(networks, x, y, center * root):
+            radii = boxed_radii(network.form, x[some], y[some], ball, slack)
+            limit = torch.where(slack > 0, center[some], torch.inf)
+            yield some, torch.minimum(radii, limit), "linear"
+    if ball.norm == "l2" or tight:
+        if at is not None and ball.norm == "linf":
+            # A ball in l2 that holds the one asked for, a little larger than rounding may make it.
+            at = root * (1.0 + 1e-12) * at
+        for rows, radii, name in l2_bounds(networks, x, y, attacked, tight=tight, at=at):
+            yield rows, radii / root, name
 
 
 def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     twin = float64_copy(net)
     with torch.no_grad():
-        parts = [margin(twin, x[at].double(), y[at]) for at in batches(len(x), BATCH)]
+        parts = [margin(twin, x[at].double(), y[at]) for at in batches(len(x), BATCH_POINTS)]
     return torch.cat(parts)
 
 
-def _proven(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: int) -> Tensor:
+def _constructed_radii(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: int) -> Tensor:
     """What a construction proves, 0 where the network itself is wrong: no proof trusts itself."""
     twin, right = float64_copy(net), _margins(net, x, y) > 0
     assert isinstance(twin, KnowsRadii)
@@ -368,3 +333,53 @@ def _proven(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: int) -> Tens
             for at in batches(len(x), batch)
         ]
     return torch.where(right, torch.cat(parts), 0.0)
+
+
+def _lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Tensor:
+    """Radii (n,) for margins (n,): margin / (sqrt(2) L), L the product of the layers' norms.
+
+    Zero where a margin is not positive. L is the l2 Lipschitz constant of an nn.Sequential of
+    linear layers and known activations; two outputs differ by at most sqrt(2) L, one output by L. A
+    ball in linf of radius e lies in one of e sqrt(dim) in l2, a ball in l1 in one of e.
+    """
+    layers = _layers(net)
+    strange = next((layer for layer in layers if not _is_known(layer)), net)
+    names = ", ".join(kind.__name__ for kind in ACTIVATION_SLOPES)
+    rule = f"be a PReLUNet, a Grouped one, or an nn.Sequential of Linear, {names}"
+    _check.require(_is_chain(net), "net", rule, type(strange).__name__)
+    outputs = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
+    constant = 1.0 if outputs[-1] == 1 else math.sqrt(2.0)
+    for layer in layers:
+        constant *= _layer_lipschitz(layer)
+    radii = margins.clamp(min=0.0) / max(constant, 1e-300) * (1.0 - 1e-9)
+    return radii / math.sqrt(dim) if norm == "linf" else radii
+
+
+def _is_chain(net: nn.Module) -> bool:
+    """Whether a network is of linear layers, at least one, and known activations.
+
+    They may stand in an nn.Sequential, or in several within each other.
+    """
+    layers = _layers(net)
+    return all(map(_is_known, layers)) and any(type(layer) is nn.Linear for layer in layers)
+
+
+def _layers(net: nn.Module) -> list[nn.Module]:
+    """The layers in their order, without the nn.Sequentials around them."""
+    if isinstance(net, nn.Sequential) and type(net).forward is nn.Sequential.forward:
+        return [layer for part in net for layer in _layers(part)]
+    return [net]
+
+
+def _is_known(layer: nn.Module) -> bool:
+    return type(layer) is nn.Linear or type(layer) in ACTIVATION_SLOPES
+
+
+def _layer_lipschitz(layer: nn.Module) -> float:
+    if isinstance(layer, nn.Linear):
+        return float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2))
+    if isinstance(layer, nn.LeakyReLU):
+        return max(1.0, abs(layer.negative_slope))
+    if isinstance(layer, nn.ELU):
+        return max(1.0, abs(layer.alpha))
+    return ACTIVATION_SLOPES[type(layer)]

@@ -29,11 +29,16 @@ from torch import Tensor
 from extremal.certify.l2_problem import PointProducts
 from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
 
-SPLITS = (0, 1, 2, 4, 8, 16)  # sizes of T that are tried, besides the number of large eigenvalues
-LARGE = 1e-3  # of the largest
-ROUNDING = 1e-12  # of squares, where they are differences or eigenvalues
-SAFE = 1e-7  # of the radius
-TERMS = 1e-9  # of A + B, by which A - B is taken smaller
+# Sizes of T that are tried, besides the number of large eigenvalues.
+TOP_SIZES = (0, 1, 2, 4, 8, 16)
+# An eigenvalue is large from this share of the largest one on.
+LARGE_EIGENVALUE_SHARE = 1e-3
+# The rounding of squares that are differences or eigenvalues, as a share of them.
+SQUARE_ROUNDING_SHARE = 1e-12
+# A radius is taken smaller by this share, for what rounding may hide.
+RADIUS_ROUNDING_SHARE = 1e-7
+# A - B is taken smaller by this share of A + B, for what rounding may hide.
+GAP_ROUNDING_SHARE = 1e-9
 
 
 class NeuronClusters:
@@ -41,7 +46,7 @@ class NeuronClusters:
 
     def __init__(self, form: TwoLayerForm, gram: Tensor) -> None:
         self._form, self._gram = form, gram
-        self._sides: dict[tuple[int, int], _Sides] = {}
+        self._pairs: dict[tuple[int, int], _OutputPair] = {}
 
     def radii(self, points: PointProducts, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
         """Radii (n,) in the data's units for correctly classified points; 0 with biases.
@@ -50,10 +55,10 @@ class NeuronClusters:
         `slack` (n,) by how much another network's margin may be smaller.
         """
         form = self._form
-        result = torch.full_like(points.square, torch.inf)
+        result = torch.full_like(points.squared_norm, torch.inf)
         if form.offsets is not None:
             return torch.zeros_like(result)
-        norm = points.square.sqrt()
+        norm = points.squared_norm.sqrt()
         # In units of M the slack grows with ||z||^(p q) <= (2 ||z||)^(p q): rho < ||z|| here.
         lost = slack * (2.0 * norm) ** (form.p * form.preparation.normalize)
         for mine in own.unique().tolist():
@@ -64,22 +69,22 @@ class NeuronClusters:
                 if float(form.constant[mine] - form.constant[target]) != 0.0:
                     result[rows] = 0.0
                     continue
-                radii = _radii(points, self._pair(mine, target), rows, lost[rows])
+                radii = _pair_radii(points, self._pair(mine, target), rows, lost[rows])
                 result[rows] = torch.minimum(result[rows], torch.minimum(radii, norm[rows]))
         return result / points.stretch
 
-    def _pair(self, mine: int, target: int) -> _Sides:
-        if (mine, target) not in self._sides:
+    def _pair(self, mine: int, target: int) -> _OutputPair:
+        if (mine, target) not in self._pairs:
             a = self._form.weights[mine] - self._form.weights[target]
-            self._sides[mine, target] = _sides(a, self._gram, self._form.p)
-        return self._sides[mine, target]
+            self._pairs[mine, target] = _output_pair(a, self._gram, self._form.p)
+        return self._pairs[mine, target]
 
 
 @dataclass(frozen=True, eq=False)
-class _Sides:
+class _OutputPair:
     """A pair of outputs: the neurons' weights, and ways to split what stands against."""
 
-    a: Tensor  # (h,)
+    a: Tensor  # (h,): own weights less the target's
     p: float
     splits: tuple[_Split, ...]
 
@@ -91,34 +96,36 @@ class _Split:
     basis: Tensor  # (h, k): the neurons' inner products with T
     top: float  # l
     rest: float  # l_R
-    quiet: float  # min(l, l_R/eta): what each unit of silence is worth
+    gain_per_silence: float  # min(l, l_R/eta): what each unit of silence is worth
 
 
-def _sides(a: Tensor, gram: Tensor, p: float) -> _Sides:
+def _output_pair(a: Tensor, gram: Tensor, p: float) -> _OutputPair:
+    """The pair of outputs whose difference has the weights a (h,)."""
     against = torch.nonzero(a < 0).squeeze(1)
     if len(against) == 0:
-        return _Sides(a, p, (_Split(torch.zeros_like(a)[:, None], 0.0, 0.0, 0.0),))
+        return _OutputPair(a, p, (_Split(torch.zeros_like(a)[:, None], 0.0, 0.0, 0.0),))
     c = -a[against]
     root = c.sqrt()
     inside = gram[against][:, against]
     values, vectors = torch.linalg.eigh(root[:, None] * inside * root)
     values, vectors = values.flip(0).clamp(min=0.0), vectors.flip(1)
-    large = int((values > LARGE * values[0]).sum())
+    large = int((values > LARGE_EIGENVALUE_SHARE * values[0]).sum())
     splits = []
-    for k in sorted({min(k, large) for k in (*SPLITS, large)}):
+    for k in sorted({min(k, large) for k in (*TOP_SIZES, large)}):
         scale = root[:, None] * vectors[:, :k] / values[:k].sqrt()
         basis = gram[:, against] @ scale  # <u_j, b_i> for each neuron and top eigenvector
         splits.append(_Split(basis, *_gains(c, values, k, basis[against], p)))
-    return _Sides(a, p, tuple(splits))
+    return _OutputPair(a, p, tuple(splits))
 
 
 def _gains(
     c: Tensor, values: Tensor, k: int, inside: Tensor, p: float
 ) -> tuple[float, float, float]:
     """l, l_R and min(l, l_R/eta) for the top k eigenvectors."""
-    eta = ((1.0 - (inside**2).sum(1)).clamp(min=0.0) + ROUNDING).sqrt()
+    eta = ((1.0 - (inside**2).sum(1)).clamp(min=0.0) + SQUARE_ROUNDING_SHARE).sqrt()
     direct = float((c * eta**p).sum()) ** (1.0 / p)
-    below = (float(values[k]) if k < len(values) else 0.0) + ROUNDING * float(values[0])
+    below = float(values[k]) if k < len(values) else 0.0
+    below = below + SQUARE_ROUNDING_SHARE * float(values[0])
     farthest = float(eta.max())
     if p >= 2.0:
         top = float(values[0]) ** (1.0 / p)
@@ -130,30 +137,31 @@ def _gains(
     return (top, rest, min(top, alone)) if k else (0.0, rest, alone)
 
 
-def _radii(points: PointProducts, sides: _Sides, rows: Tensor, slack: Tensor) -> Tensor:
+def _pair_radii(points: PointProducts, pair: _OutputPair, rows: Tensor, slack: Tensor) -> Tensor:
     """rho for the points at `rows`, the best over the splits; 0 where A <= B."""
-    p, inner = sides.p, points.inner[rows]
+    p, inner = pair.p, points.neuron_products[rows]
     power, slope = relu_power_with_slope(inner, p)
-    for_it = (power * sides.a.clamp(min=0.0)).sum(1).clamp(min=0.0) ** (1.0 / p)
-    other = (relu_power(inner, p) * (-sides.a).clamp(min=0.0)).sum(1) ** (1.0 / p)
-    safe = for_it.clamp(min=1e-300)
-    weight = sides.a.clamp(min=0.0) * slope / (p * safe ** (p - 1.0)).unsqueeze(1)
+    own_side = (power * pair.a.clamp(min=0.0)).sum(1).clamp(min=0.0) ** (1.0 / p)
+    other_side = (relu_power(inner, p) * (-pair.a).clamp(min=0.0)).sum(1) ** (1.0 / p)
+    safe = own_side.clamp(min=1e-300)
+    weight = pair.a.clamp(min=0.0) * slope / (p * safe ** (p - 1.0)).unsqueeze(1)
     square = (weight * (weight @ points.gram)).sum(1).clamp(min=0.0)
-    # What rounding may hide of it: see `move.blur`.
+    # What rounding may hide of it: see `l2_problem.rounding_loss`.
     length = (square + points.form.rounding * weight.sum(1) ** 2).sqrt()
-    gap = for_it - other - TERMS * (for_it + other)
-    highest = inner.masked_fill(sides.a >= 0, -torch.inf).amax(1)
-    silent = (-highest - TERMS * points.square[rows].sqrt()).clamp(min=0.0)
+    gap = own_side - other_side - GAP_ROUNDING_SHARE * (own_side + other_side)
+    highest = inner.masked_fill(pair.a >= 0, -torch.inf).amax(1)
+    silent = (-highest - GAP_ROUNDING_SHARE * points.squared_norm[rows].sqrt()).clamp(min=0.0)
     silent = torch.where(silent.isfinite(), silent, 0.0)  # inf where no neuron is against
-    alone, best = length.clamp(min=1e-300), torch.zeros_like(for_it)
-    for split in sides.splits:
+    alone, best = length.clamp(min=1e-300), torch.zeros_like(own_side)
+    for split in pair.splits:
         inside = torch.linalg.vector_norm(weight @ split.basis, dim=1)
-        outside = ((length**2 - inside**2).clamp(min=0.0) + ROUNDING * length**2).sqrt()
+        outside = (length**2 - inside**2).clamp(min=0.0)
+        outside = (outside + SQUARE_ROUNDING_SHARE * length**2).sqrt()
         fall = ((inside + split.top) ** 2 + (outside + split.rest) ** 2).sqrt().clamp(min=1e-300)
-        gain = split.quiet * silent
+        gain = split.gain_per_silence * silent
         # A - B >= k gives A^p - B^p >= k A^(p-1), and A is at least A_low on the ball.
-        low = (for_it - length * torch.minimum((gap + gain) / fall, gap / alone)).clamp(min=0.0)
+        low = (own_side - length * torch.minimum((gap + gain) / fall, gap / alone)).clamp(min=0.0)
         lost = torch.where(slack > 0, slack / low.clamp(min=1e-300) ** (p - 1.0), 0.0)
         found = torch.minimum((gap - lost + gain) / fall, (gap - lost) / alone)
         best = torch.maximum(best, found)
-    return best.clamp(min=0.0) * (1.0 - SAFE)
+    return best.clamp(min=0.0) * (1.0 - RADIUS_ROUNDING_SHARE)

@@ -10,6 +10,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from extremal.attack import Ball
 from extremal.certify.neuron_clusters import NeuronClusters
 from extremal.models import (
     PReLUNet,
@@ -21,12 +22,18 @@ from extremal.models import (
     with_readout_of,
 )
 
-TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)  # relative changes of f
-FEW = 64  # neurons below which nothing is gained
-SMALLER = 4  # times fewer neurons are worth a change
-LITTLE = 1.25  # times more neurons are worth a finer tolerance
-WORTH = 0.004  # of a point's margin: what a change may cost it
-LEVEL = 1.02  # norms are rounded up to its powers, so that few bounds are computed
+# The relative changes of f that networks in place of a large one may make, coarsest first.
+RELATIVE_TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)
+# Below this many neurons a network is not replaced: nothing is gained.
+FEW_NEURONS = 64
+# A change is worth its cost where it leaves this many times fewer neurons.
+LEAST_SAVING = 4
+# A finer tolerance takes a coarser one's place where it needs at most this many times its neurons.
+MOST_GROWTH = 1.25
+# What a change may cost a point, as a share of its margin.
+MOST_SLACK_SHARE = 0.004
+# Norms are rounded up to powers of this number, so that few bounds are computed.
+NORM_LEVEL = 1.02
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +42,7 @@ class ReducedNetwork:
 
     form: TwoLayerForm
     reduction: Reduction | None = None
-    outputs: int = 1  # that a margin takes from the original: 1 or 2
+    outputs: int = 1  # how many outputs of the original a margin takes: 1 or 2
 
     @cached_property
     def gram(self) -> Tensor:
@@ -44,16 +51,16 @@ class ReducedNetwork:
 
     @cached_property
     def clusters(self) -> NeuronClusters:
-        """The closed form's view of its neurons."""
+        """Its pairs of outputs for the closed form."""
         return NeuronClusters(self.form, self.gram)
 
     def slack(self, reach: Tensor) -> Tensor:
         """By how much the original's margin may be smaller at inputs of l2 norm <= reach (n,)."""
         if self.reduction is None:
             return torch.zeros_like(reach)
-        power = (reach.clamp(1e-150, 1e150).log() / math.log(LEVEL)).ceil()
+        power = (reach.clamp(1e-150, 1e150).log() / math.log(NORM_LEVEL)).ceil()
         levels, place = power.unique(return_inverse=True)
-        bounds = [self.reduction.bound(LEVEL**level) for level in levels.tolist()]
+        bounds = [self.reduction.bound(NORM_LEVEL**level) for level in levels.tolist()]
         slack = self.outputs * torch.tensor(bounds, dtype=reach.dtype, device=reach.device)
         return torch.where(reach.isfinite(), slack[place], torch.inf)
 
@@ -65,18 +72,15 @@ def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
     """
     inner = inner_network(net)
     smaller: list[PReLUNet] = []
-    if inner.hidden_bias is None and inner.width > FEW:
-        for small in reduced_networks(inner, TOLERANCES):
-            if SMALLER * small.width > inner.width:
+    if inner.hidden_bias is None and inner.width > FEW_NEURONS:
+        for small in reduced_networks(inner, RELATIVE_TOLERANCES):
+            if LEAST_SAVING * small.width > inner.width:
                 break
-            if smaller and small.width <= LITTLE * smaller[-1].width:
+            if smaller and small.width <= MOST_GROWTH * smaller[-1].width:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    few = [
-        ReducedNetwork(_form(with_readout_of(small, net)), small.reduction, outputs)
-        for small in smaller
-    ]
+    few = (ReducedNetwork(_form(with_readout_of(s, net)), s.reduction, outputs) for s in smaller)
     return (*few, ReducedNetwork(_form(net)))
 
 
@@ -94,12 +98,20 @@ def assigned_points(
         slack = choice.slack(reach[left])
         # At x itself, too, the original's margin is smaller by at most the slack.
         margins = choice.form.margins(x[left].double(), choice.form.own(y[left])) - slack
-        good = (margins > 0) & (slack <= WORTH * margins)
+        good = (margins > 0) & (slack <= MOST_SLACK_SHARE * margins)
         if bool(good.any()):
             yield choice, left[good], slack[good]
         left = left[~good]
         if len(left) == 0:
             break
+
+
+def center_distance(form: TwoLayerForm, x: Tensor, norm: str) -> Tensor:
+    """The distance (n,) of the centre, where a network without biases is 0; inf with biases."""
+    center = form.preparation.center
+    moved = x.double() if center is None else x.double() - center
+    distance = Ball(norm, 0.0).norms(moved)
+    return torch.full_like(distance, torch.inf) if form.biased else distance
 
 
 def _form(net: nn.Module) -> TwoLayerForm:

@@ -13,13 +13,12 @@ from rich.console import Console
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.attack import NORMS, batches
-from extremal.attack.attack_result import BATCH
+from extremal._tensors import batches
+from extremal.attack import BATCH_POINTS, NORMS
 from extremal.certify import EFFORTS
 from extremal.cli.points import Points, read_points
-from extremal.data import Dataset
-from extremal.data.named_datasets import DATASETS
-from extremal.evaluate.robustness import plain_box
+from extremal.data import DATASETS, Dataset
+from extremal.evaluate import box_to_json
 from extremal.models import float64_copy, load, output_margins
 
 ModelArgument = Annotated[
@@ -94,7 +93,7 @@ class Asked:
             "sampled": chosen.sampled,
             "points": len(chosen.data),
             "norm": self.norm,
-            "box": plain_box(chosen.data.box),
+            "box": box_to_json(chosen.data.box),
             "effort": self.effort,
             "seed": self.seed,
         }
@@ -106,7 +105,7 @@ def correct(net: nn.Module, test: Dataset) -> Tensor:
     with torch.no_grad():
         parts = [
             output_margins(twin(test.x[at].double()), test.y[at]) > 0
-            for at in batches(len(test), BATCH)
+            for at in batches(len(test), BATCH_POINTS)
         ]
     return torch.cat(parts)
 

@@ -27,8 +27,12 @@ from extremal.cli.asked import (
     say,
 )
 from extremal.cli.points import Points
-from extremal.evaluate.robustness import finite_or_none
-from extremal.evaluate.robustness_curve import default_radii, share_with_interval, wilson
+from extremal.evaluate import (
+    default_radii,
+    finite_or_none,
+    share_with_interval,
+    wilson_interval,
+)
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
@@ -96,7 +100,7 @@ def _numbers(certified: Tensor, right: Tensor, radii: list[float], sampled: bool
 def _share(holds: Tensor, sampled: bool) -> tuple[float, list[float] | None]:
     """The share of points (n,) for which something holds, and its 95 % interval for a sample."""
     count = holds.sum()
-    interval = wilson(count, len(holds)).tolist() if sampled else None
+    interval = wilson_interval(count, len(holds)).tolist() if sampled else None
     return int(count) / len(holds), interval
 
 

@@ -14,9 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from extremal import _check, data
-from extremal.data import cache_folder
-from extremal.data.fetching.download import File
-from extremal.data.named_datasets import DATASETS
+from extremal.data import DATASETS, DataFile, cache_folder
 
 
 def _names(incomplete: str) -> list[str]:
@@ -103,7 +101,7 @@ def _folders(name: str) -> list[Path]:
     return list(dict.fromkeys(place for place in places if place is not None))
 
 
-def _place(name: str, file: File) -> Path | None:
+def _place(name: str, file: DataFile) -> Path | None:
     """The first folder with a file, as `fetch` looks for it; a packed one is of any size."""
     given = os.environ.get("EXTREMAL_DATA")
     for parent in (*([Path(given)] if given else []), cache_folder()):

@@ -29,8 +29,7 @@ from extremal.cli.asked import (
     say,
 )
 from extremal.cli.certify import certify_model
-from extremal.evaluate import Robustness
-from extremal.evaluate.robustness import finite_or_none
+from extremal.evaluate import Robustness, finite_or_none
 
 OutOption = Annotated[
     Path | None, typer.Option("--out", "-o", help="A folder for the numbers and the figure.")

@@ -8,9 +8,7 @@ from pathlib import Path
 import torch
 
 from extremal import _check
-from extremal.data import Dataset, load, load_features
-from extremal.data.named_datasets import DATASETS
-from extremal.data.user_files import KINDS
+from extremal.data import DATASETS, FEATURE_SUFFIXES, Dataset, load, load_features
 
 SPLITS = ("train", "test")
 _BOX = "be none, or low,high such as 0,1"
@@ -68,8 +66,10 @@ def read_points(
 
 def read_file(data: str, option: str) -> Dataset:
     """The points of a file; what is wrong with it is said of the option that named it."""
-    known = f"be one of {', '.join(DATASETS)}, or a file that ends in {' or '.join(KINDS)}"
-    _check.require(Path(data).suffix in KINDS, option, known, data)
+    known = (
+        f"be one of {', '.join(DATASETS)}, or a file that ends in {' or '.join(FEATURE_SUFFIXES)}"
+    )
+    _check.require(Path(data).suffix in FEATURE_SUFFIXES, option, known, data)
     try:
         return load_features(data)
     except ValueError as error:

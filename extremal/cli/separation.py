@@ -14,10 +14,8 @@ from extremal import _check, data, measure, report
 from extremal._files import write_whole
 from extremal.cli.asked import JsonOption, say
 from extremal.cli.points import read_file
-from extremal.data import Dataset
-from extremal.data.named_datasets import DATASETS
-from extremal.measure import Separation
-from extremal.measure.nearest_neighbours import NORMS
+from extremal.data import DATASETS, Dataset
+from extremal.measure import SEPARATION_NORMS, Separation
 
 _SHOWN = 8  # pairs in the picture and in the list
 
@@ -54,7 +52,7 @@ def separation(
 
     Example:  extremal separation mnist --norm linf
     """
-    _check.choice("--norm", norm, NORMS)
+    _check.choice("--norm", norm, SEPARATION_NORMS)
     _check.integer("--size", size, minimum=1)
     _check.integer("--seed", seed, minimum=0)
     if points is not None:

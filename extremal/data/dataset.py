@@ -10,7 +10,6 @@ from torch import Tensor
 
 from extremal import _check
 
-# (low, high): numbers for every coordinate, or (dim,) tensors with one for each.
 Box = tuple[float, float] | tuple[Tensor, Tensor]
 """The least and the largest value of all coordinates, or of each, (dim,)."""
 
@@ -35,7 +34,10 @@ class Dataset:
         x = _check.matrix("x", self.x)
         object.__setattr__(self, "y", _check.labels("y", self.y, count=len(x)))
         if self.group is not None:
-            _check_group(self.group, len(x))
+            rule = f"be an integer tensor of shape ({len(x)},) with entries >= 0"
+            group = _check.tensor("group", self.group, (len(x),), whole=True, rule=rule)
+            least = int(group.min())
+            _check.require(least >= 0, "group", rule, f"smallest entry {least}")
         if self.box is not None:
             object.__setattr__(self, "box", checked_box(self.box, x))
 
@@ -66,7 +68,7 @@ class Dataset:
         rows = torch.randperm(len(self), generator=generator)[:count].sort().values
         return self.take(rows.to(self.x.device))
 
-    def spaced(self, count: int) -> Dataset:
+    def evenly_spaced(self, count: int) -> Dataset:
         """At most as many rows as asked for, evenly spaced: data often come in order of class."""
         _check.integer("count", count, minimum=1)
         rows = torch.linspace(0, len(self) - 1, min(count, len(self))).round().long()
@@ -79,9 +81,7 @@ class Dataset:
         become the points' `group`, since they are the subclasses of the new ones.
         """
         rule = "be an integer tensor (C,) with a label for each class of y"
-        good = isinstance(groups, Tensor) and groups.ndim == 1 and not groups.is_floating_point()
-        seen = f"shape {tuple(groups.shape)}" if isinstance(groups, Tensor) else groups
-        _check.require(good, "groups", rule, seen)
+        _check.tensor("groups", groups, ("C",), whole=True, rule=rule)
         largest, least = int(self.y.max()), int(self.y.min())
         _check.require(least >= 0, "y", "be classes 0..C-1 to be relabelled", f"label {least}")
         _check.require(largest < len(groups), "groups", rule, f"none for class {largest}")
@@ -89,9 +89,9 @@ class Dataset:
 
     def fine(self) -> Dataset:
         """The data with its subclasses 0..K-1 as labels: the opposite of `relabel`."""
-        _check.require(self.group is not None, "group", "be known for fine labels", self.group)
-        assert self.group is not None
-        return replace(self, y=self.group)
+        return replace(
+            self, y=_check.instance("group", self.group, Tensor, "be known for fine labels")
+        )
 
     def to(self, target: torch.dtype | torch.device | str) -> Dataset:
         """The same data with points of another dtype, or everything on another device."""
@@ -101,14 +101,11 @@ class Dataset:
         return replace(self, x=self.x.to(target), y=self.y.to(target), group=group)
 
 
-def _check_group(group: object, count: int) -> None:
-    rule = f"be an integer tensor of shape ({count},) with entries >= 0"
-    _check.require(isinstance(group, Tensor), "group", rule, type(group).__name__)
-    assert isinstance(group, Tensor)
-    whole = not (group.is_floating_point() or group.is_complex() or group.dtype == torch.bool)
-    good = whole and tuple(group.shape) == (count,)
-    _check.require(good, "group", rule, f"shape {tuple(group.shape)} of {group.dtype}")
-    _check.require(int(group.min()) >= 0, "group", rule, f"smallest entry {int(group.min())}")
+def check_draw(count: object, generator: object, dtype: object) -> None:
+    """Require what every sampler takes: a number of points, a generator and a dtype."""
+    _check.integer("count", count, minimum=1)
+    _check.generator("generator", generator)
+    _check.floating("dtype", dtype)
 
 
 def checked_box(box: object, x: Tensor) -> Box:
@@ -120,20 +117,20 @@ def checked_box(box: object, x: Tensor) -> Box:
     - `x`: (n, dim), points that must lie inside; ends that are tensors get their dtype and device.
     """
     rule = f"be a pair (low, high) of numbers or of ({x.shape[1]},) tensors"
-    _check.require(isinstance(box, tuple) and len(box) == 2, "box", rule, box)
-    assert isinstance(box, tuple)
-    low, high = box
-    if not any(isinstance(end, Tensor) for end in box):
+    pair = box if isinstance(box, tuple) else ()
+    _check.require(len(pair) == 2, "box", rule, box)
+    low, high = pair
+    if not any(isinstance(end, Tensor) for end in pair):
         low, high = _check.number("box", low), _check.number("box", high)
         _check.require(low < high, "box", "have low < high", box)
-        least, most = x.min(), x.max()  # no mask as large as the data
+        least, most = x.min(), x.max()  # Two numbers, since a mask would be as large as the data.
         inside = bool((least >= low) & (most <= high))
         seen = f"x in [{float(least):g}, {float(most):g}]"
         _check.require(inside, "box", f"contain every coordinate of x, here {box}", seen)
         return low, high
-    fits = all(isinstance(end, Tensor) and end.shape == x.shape[1:] for end in box)
-    _check.require(fits, "box", rule, " and ".join(map(_kind, box)))
-    _check.require(not any(end.is_complex() for end in box), "box", "be real", "complex ends")
+    fits = all(isinstance(end, Tensor) and end.shape == x.shape[1:] for end in pair)
+    _check.require(fits, "box", rule, " and ".join(map(_shape_or_type, pair)))
+    _check.require(not any(end.is_complex() for end in pair), "box", "be real", "complex ends")
     low, high = low.to(x), high.to(x)
     _check.finite("box", torch.stack([low, high]))
     _check_each(low <= high, "have low <= high", low, high)
@@ -143,10 +140,10 @@ def checked_box(box: object, x: Tensor) -> Box:
 
 def _check_each(good: Tensor, rule: str, low: Tensor, high: Tensor) -> None:
     """Require that all of good (dim,) hold; the first coordinate that does not is shown."""
-    at = int((~good).byte().argmax())
-    shown = f"({float(low[at]):g}, {float(high[at]):g}) at coordinate {at}"
+    first = int((~good).byte().argmax())
+    shown = f"({float(low[first]):g}, {float(high[first]):g}) at coordinate {first}"
     _check.require(bool(good.all()), "box", rule, shown)
 
 
-def _kind(end: object) -> str:
+def _shape_or_type(end: object) -> str:
     return f"shape {tuple(end.shape)}" if isinstance(end, Tensor) else type(end).__name__

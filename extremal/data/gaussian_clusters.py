@@ -1,4 +1,4 @@
-"""Gaussians around given centres, each of one class: any clusters, of which mixtures are some."""
+"""Gaussians around given centres, each of one class, and ways to choose the centres."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.data.dataset import Dataset
+from extremal.data.dataset import Dataset, check_draw
 
 
 class GaussianClusters:
@@ -31,8 +31,8 @@ class GaussianClusters:
         self.weights = None
         if weights is not None:
             self.weights = _per_cluster("weights", weights, self.count)
-            some = bool(self.weights.sum() > 0)
-            _check.require(some, "weights", "have a positive sum", weights)
+            positive = bool(self.weights.sum() > 0)
+            _check.require(positive, "weights", "have a positive sum", weights)
 
     def __repr__(self) -> str:
         classes = len(self.labels.unique())
@@ -72,26 +72,23 @@ class GaussianClusters:
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
         """Draw `count` samples; `group` is the cluster and `source` this object."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
+        check_draw(count, generator, dtype)
         if self.weights is None:
             group = torch.randint(self.count, (count,), generator=generator)
         else:
             group = torch.multinomial(self.weights, count, replacement=True, generator=generator)
-        return self._around(group, generator, dtype)
+        return self._samples_of(group, generator, dtype)
 
     def sample_each(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
         """Draw `count` samples of every cluster, one cluster after the other."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
-        return self._around(torch.arange(self.count).repeat_interleave(count), generator, dtype)
+        check_draw(count, generator, dtype)
+        group = torch.arange(self.count).repeat_interleave(count)
+        return self._samples_of(group, generator, dtype)
 
-    def _around(self, group: Tensor, generator: torch.Generator, dtype: torch.dtype) -> Dataset:
-        """Samples of the given clusters (n,)."""
+    def _samples_of(self, group: Tensor, generator: torch.Generator, dtype: torch.dtype) -> Dataset:
+        """One sample of each of the given clusters (n,)."""
         x = torch.randn(len(group), self.dim, generator=generator, dtype=dtype)
         x.mul_(self.noise.to(dtype)[group].unsqueeze(1)).add_(self.centers.to(dtype)[group])
         return Dataset(x, self.labels[group], group=group, source=self)

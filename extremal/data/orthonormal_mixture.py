@@ -1,6 +1,7 @@
-"""The data distribution of Min & Vidal 2024: Gaussians around orthonormal subclass centres.
+"""Two classes of Gaussians around orthogonal centres, in the scalings of two papers.
 
-The data distribution of Li et al. 2025: clusters around long orthogonal features, unit noise.
+`OrthonormalMixture` has unit centres and little noise (Min & Vidal 2024), `OrthogonalClusters`
+centres of length sqrt(dim) and unit noise (Li et al. 2025).
 """
 
 from __future__ import annotations
@@ -43,17 +44,14 @@ class OrthogonalClusters(GaussianClusters):
         cosine: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        _check.integer("dim", dim, minimum=2)
-        self.positive = _check.integer("positive", positive, minimum=1)
-        self.negative = _check.integer("negative", negative, minimum=1)
+        labels = _two_class_labels(dim, positive, negative)
+        self.positive, self.negative = int(positive), int(negative)
         self.sigma = _check.number("sigma", sigma, minimum=0.0)
-        count = self.positive + self.negative
-        _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
         self.cosine = _check.number("cosine", cosine)
-        self.norms = _lengths(norms, count)
+        count = len(labels)
+        self.norms = _relative_lengths(norms, count)
         unit = correlated_centers(dim, count, cosine)[:, :count]
-        axes = orthonormal(count, dim, generator)
-        labels = torch.where(torch.arange(count) < self.positive, 1, -1)
+        axes = orthonormal_rows(count, dim, generator)
         features = math.sqrt(dim) * self.norms.unsqueeze(1) * (unit @ axes)
         super().__init__(features, labels, self.sigma)
 
@@ -73,13 +71,13 @@ class OrthogonalClusters(GaussianClusters):
         """
         unit = self.centers / math.sqrt(self.dim)
         axes = torch.eye(self.count, self.dim, dtype=torch.float64)
-        plain = torch.allclose(unit, axes, rtol=0.0, atol=1e-12)
+        same = torch.allclose(unit, axes, rtol=0.0, atol=1e-12)
         rule = "lie along the first axes with length sqrt(dim) (no generator, norms or cosine)"
-        _check.require(plain, "features", rule, self)
+        _check.require(same, "features", rule, self)
         return OrthonormalMixture(self.dim, self.positive, self.negative, self.sigma)
 
 
-def _lengths(norms: Sequence[float] | None, count: int) -> Tensor:
+def _relative_lengths(norms: Sequence[float] | None, count: int) -> Tensor:
     if norms is None:
         return torch.ones(count, dtype=torch.float64)
     rule = f"hold {count} numbers > 0, one for each cluster"
@@ -115,14 +113,11 @@ class OrthonormalMixture(GaussianClusters):
         *,
         generator: torch.Generator | None = None,
     ) -> None:
-        _check.integer("dim", dim, minimum=1)
-        self.positive = _check.integer("positive", positive, minimum=1)
-        self.negative = _check.integer("negative", negative, minimum=1)
+        labels = _two_class_labels(dim, positive, negative)
+        self.positive, self.negative = int(positive), int(negative)
         self.spread = _check.number("spread", spread, minimum=0.0)
-        count = self.positive + self.negative
-        _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
-        labels = torch.where(torch.arange(count) < self.positive, 1, -1)
-        super().__init__(orthonormal(count, dim, generator), labels, self.spread / dim**0.5)
+        centers = orthonormal_rows(len(labels), dim, generator)
+        super().__init__(centers, labels, self.spread / dim**0.5)
 
     def __repr__(self) -> str:
         return (
@@ -145,7 +140,17 @@ class OrthonormalMixture(GaussianClusters):
         return Dataset(self.centers.to(dtype), self.labels, group=group, source=self)
 
 
-def orthonormal(count: int, dim: int, generator: torch.Generator | None) -> Tensor:
+def _two_class_labels(dim: int, positive: int, negative: int) -> Tensor:
+    """The labels (K,) of `positive` clusters of class +1, then `negative` ones of class -1."""
+    _check.integer("dim", dim, minimum=1)
+    _check.integer("positive", positive, minimum=1)
+    _check.integer("negative", negative, minimum=1)
+    count = positive + negative
+    _check.require(count <= dim, "positive + negative", f"be at most dim = {dim}", count)
+    return torch.where(torch.arange(count) < positive, 1, -1)
+
+
+def orthonormal_rows(count: int, dim: int, generator: torch.Generator | None) -> Tensor:
     """The first axes (count, dim), or a random orthonormal system: Q of a Gaussian matrix."""
     if generator is None:
         return torch.eye(count, dim, dtype=torch.float64)

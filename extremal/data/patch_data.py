@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.data.dataset import Dataset
-from extremal.data.orthonormal_mixture import orthonormal
+from extremal.data.dataset import Dataset, check_draw
 
 Interval = tuple[float, float]
 
@@ -19,9 +18,9 @@ class PatchData:
     """Points of P patches: alpha_p u_y + noise on robust ones, beta_p v_y + noise on the others.
 
     Li & Li 2025. `classes` is k, `dim` the d of a patch, `robust` |J_R| and `dense` |J_NR| the
-    numbers of patches, which come in this order. u_y and v_y are orthonormal: the first k axes and
-    the next k, or with a `generator` a random system. `alpha` and `beta` are intervals that
-    coefficients are uniform in, one for all classes or one for each; noise is N(0, noise^2 I).
+    numbers of patches, which come in this order. u_y and v_y are the first k axes and the next k.
+    `alpha` and `beta` are intervals that coefficients are uniform in, one for all classes or one
+    for each; noise is N(0, noise^2 I).
 
     A point is flat, (P d,), with classes 0..k-1. Networks that sum over patches do not see their
     order.
@@ -41,7 +40,6 @@ class PatchData:
         alpha: Interval | Sequence[Interval],
         beta: Interval | Sequence[Interval],
         noise: float,
-        generator: torch.Generator | None = None,
     ) -> None:
         self.classes = _check.integer("classes", classes, minimum=2)
         self.patch_dim = _check.integer("dim", dim, minimum=2)
@@ -52,7 +50,7 @@ class PatchData:
         self.alpha = _intervals("alpha", alpha, self.classes)
         self.beta = _intervals("beta", beta, self.classes)
         self.noise = _check.number("noise", noise, minimum=0.0)
-        axes = orthonormal(2 * self.classes, self.patch_dim, generator)
+        axes = torch.eye(2 * self.classes, self.patch_dim, dtype=torch.float64)
         self.robust_features, self.dense_features = axes[: self.classes], axes[self.classes :]
 
     def __repr__(self) -> str:
@@ -75,47 +73,43 @@ class PatchData:
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
         """Draw `count` points of every class, one class after the other."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
+        check_draw(count, generator, dtype)
         y = torch.arange(self.classes).repeat_interleave(count)
-        return self._around(y, generator, dtype)
+        return self._points_of(y, generator, dtype)
 
     def sample(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
         """Draw `count` points of random classes."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
+        check_draw(count, generator, dtype)
         y = torch.randint(self.classes, (count,), generator=generator)
-        return self._around(y, generator, dtype)
+        return self._points_of(y, generator, dtype)
 
-    def _around(self, y: Tensor, generator: torch.Generator, dtype: torch.dtype) -> Dataset:
-        """Points of the given classes (n,)."""
+    def _points_of(self, y: Tensor, generator: torch.Generator, dtype: torch.dtype) -> Dataset:
+        """One point of each of the given classes (n,)."""
         shares = torch.rand(len(y), self.count, generator=generator, dtype=torch.float64)
-        sizes = [
+        kinds = [
             (self.alpha, shares[:, : self.robust], self.robust_features),
             (self.beta, shares[:, self.robust :], self.dense_features),
         ]
         parts = [
-            (low_high[y, :1] + share * (low_high[y, 1:] - low_high[y, :1])).unsqueeze(2)
+            (ends[y, :1] + share * (ends[y, 1:] - ends[y, :1])).unsqueeze(2)
             * features[y].unsqueeze(1)
-            for low_high, share, features in sizes
+            for ends, share, features in kinds
         ]  # each (n, patches, d)
         x = torch.cat(parts, dim=1)
-        shake = torch.randn(x.shape, generator=generator, dtype=torch.float64)
-        return Dataset((x + self.noise * shake).flatten(1).to(dtype), y, source=self)
+        noise = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+        return Dataset((x + self.noise * noise).flatten(1).to(dtype), y, source=self)
 
-    def moved(
+    def perturbed_by_features(
         self, data: Dataset, radius: float, *, kind: Literal["inside", "replaced"] = "inside"
     ) -> Dataset:
         """The data under an attack that knows the features and no network, with true labels.
 
         On dense patches, toward the next class t = y + 1: "inside" the l-inf ball of that radius,
-        x_p - min(radius, beta_p) v_y + radius v_t, for features along axes alone; "replaced" takes
-        all of the feature away, x_p - beta_p v_y + radius v_t. beta_p = <x_p, v_y>. Li & Li 2025,
-        Theorem 1: perturbations that are generated by non-robust features; the formula is ours.
+        x_p - min(radius, beta_p) v_y + radius v_t; "replaced" takes all of the feature away,
+        x_p - beta_p v_y + radius v_t. beta_p = <x_p, v_y>. Li & Li 2025, Theorem 1: perturbations
+        that are generated by non-robust features; the formula is ours.
         """
         _check.instance("data", data, Dataset, "be a Dataset")
         fits = data.dim == self.dim
@@ -123,19 +117,15 @@ class PatchData:
         size = _check.number("radius", radius, minimum=0.0)
         _check.choice("kind", kind, ("inside", "replaced"))
         known = int(data.y.min()) >= 0 and int(data.y.max()) < self.classes
-        _check.require(
-            known, "data", f"have labels 0..{self.classes - 1}", data.y.unique().tolist()
-        )
-        flat = bool(((self.dense_features != 0).sum(1) == 1).all())
-        rule = 'be "replaced" where features do not lie along axes'
-        _check.require(flat or kind == "replaced", "kind", rule, kind)
+        rule = f"have labels 0..{self.classes - 1}"
+        _check.require(known, "data", rule, data.y.unique().tolist())
         x = data.x.double().unflatten(1, (self.count, self.patch_dim)).clone()
         own = self.dense_features[data.y].unsqueeze(1)  # (n, 1, d)
         other = self.dense_features[(data.y + 1) % self.classes].unsqueeze(1)
         dense = x[:, self.robust :]
         beta = (dense * own).sum(2, keepdim=True)
-        taken = beta if kind == "replaced" else beta.clamp(0.0, size)
-        x[:, self.robust :] = dense - taken * own + size * other
+        removed = beta if kind == "replaced" else beta.clamp(0.0, size)
+        x[:, self.robust :] = dense - removed * own + size * other
         return Dataset(x.flatten(1).to(data.x.dtype), data.y, source=self)
 
 

@@ -1,7 +1,4 @@
-"""Separated sets in the cube: random points, and lattice cells that no small network follows.
-
-Separated sets on a k-dimensional manifold in d dimensions: sphere, torus, a smooth graph.
-"""
+"""Classes at a known distance: random points and lattice cells in the cube, cells of a manifold."""
 
 from __future__ import annotations
 
@@ -12,18 +9,29 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal.data.dataset import Dataset
-from extremal.data.orthonormal_mixture import orthonormal
+from extremal._tensors import NORM_ORDERS
+from extremal.data.dataset import Dataset, check_draw
+from extremal.data.orthonormal_mixture import orthonormal_rows
 
 Kind = Literal["sphere", "torus", "smooth"]
-_SPHERE_DRAW_ROUNDS = 1000  # rounds of draws on the sphere
-_WAVES = 0.15  # height of the smooth graph's waves
+
+# Draws on the sphere that are too near to a coordinate plane are repeated for so many rounds.
+_SPHERE_DRAW_ROUNDS = 1000
+
+# The largest height of a wave of the smooth graph.
+_WAVE_HEIGHT = 0.15
+
+# A point that is too near to the other class is drawn again so many times.
+_DRAWS_PER_POINT = 200
+
+# More cells than this are refused, since the label of each is kept.
+_MOST_CELLS = 1 << 20
 
 
 class ManifoldCells:
     """Cells of a manifold of `intrinsic` dimension k in `dim` = d dimensions, with random labels.
 
-    Charts, before an isometry into R^d (the first axes, or a random frame):
+    Charts, before a random isometry into R^d:
     "sphere": the unit sphere of R^(k+1); cells are its orthants, without points whose coordinates
     are nearer than `gap` to 0. "torus": (cos 2 pi u_j, sin 2 pi u_j), u in [0, 1)^k; cells are
     halves of each circle without an arc of u within `gap` of their ends. "smooth": the graph
@@ -36,7 +44,6 @@ class ManifoldCells:
     Arguments:
 
     - `kind`: the manifold, "sphere", "torus" or "smooth".
-    - `rotated`: True (the default) for a random frame, False for the first axes.
     - `generator`: the torch.Generator that random numbers are drawn from.
     """
 
@@ -47,22 +54,21 @@ class ManifoldCells:
         dim: int,
         *,
         gap: float = 0.1,
-        rotated: bool = True,
         generator: torch.Generator,
     ) -> None:
         _check.choice("kind", kind, ("sphere", "torus", "smooth"))
         self.kind = kind
         self.intrinsic = _check.integer("intrinsic", intrinsic, minimum=1)
-        flat = {"sphere": intrinsic + 1, "torus": 2 * intrinsic, "smooth": 2 * intrinsic}[kind]
-        self.dim = _check.integer("dim", dim, minimum=flat)
+        chart_dim = intrinsic + 1 if kind == "sphere" else 2 * intrinsic
+        self.dim = _check.integer("dim", dim, minimum=chart_dim)
         self.gap = _check.number("gap", gap, above=0.0)
-        most = {"sphere": 0.9 / math.sqrt(flat), "torus": 0.25, "smooth": 0.5}[kind]
+        most = {"sphere": 0.9 / math.sqrt(chart_dim), "torus": 0.25, "smooth": 0.5}[kind]
         _check.require(self.gap < most, "gap", f"be below {most:g}", gap)
         _check.generator("generator", generator)
         self.cell_axes = intrinsic + 1 if kind == "sphere" else intrinsic
-        check_cells("intrinsic", intrinsic, 2, self.cell_axes)
-        self.labels = balanced_labels(2**self.cell_axes, generator)
-        self.frame = orthonormal(flat, dim, generator if rotated else None)  # (flat, dim)
+        _check_cells("intrinsic", intrinsic, 2, self.cell_axes)
+        self.labels = _balanced_labels(2**self.cell_axes, generator)
+        self.frame = orthonormal_rows(chart_dim, dim, generator)
         self._waves = 3.0 * torch.randn(
             intrinsic, intrinsic, generator=generator, dtype=torch.float64
         )
@@ -79,18 +85,13 @@ class ManifoldCells:
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
         """Draw `count` points, uniform in the chart; `group` is the cell."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
-        flat, upper = (
-            self._sphere(count, generator)
-            if self.kind == "sphere"
-            else self._halves(count, generator)
-        )
+        check_draw(count, generator, dtype)
+        draw = self._sphere_points if self.kind == "sphere" else self._half_axis_points
+        points, upper = draw(count, generator)
         group = (upper.long() * 2 ** torch.arange(self.cell_axes)).sum(1)
-        return Dataset((flat @ self.frame).to(dtype), self.labels[group], group, source=self)
+        return Dataset((points @ self.frame).to(dtype), self.labels[group], group, source=self)
 
-    def _sphere(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _sphere_points(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Points of the unit sphere away from the coordinate planes, and their signs."""
         found: list[Tensor] = []
         for _ in range(_SPHERE_DRAW_ROUNDS):
@@ -103,7 +104,7 @@ class ManifoldCells:
         _check.require(len(x) == count, "gap", "leave room on the sphere", self.gap)
         return x, x > 0
 
-    def _halves(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _half_axis_points(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Points of the torus or the graph, and which half of each axis they are in."""
         shape = (count, self.intrinsic)
         upper = torch.rand(shape, generator=generator) < 0.5
@@ -114,11 +115,7 @@ class ManifoldCells:
             angle = 2.0 * math.pi * (u + 0.5 * upper)
             return torch.cat([angle.cos(), angle.sin()], 1), upper
         u = torch.where(upper, 1.0 - u, u)
-        return torch.cat([u, _WAVES * torch.sin(u @ self._waves)], 1), upper
-
-
-_DRAWS_PER_POINT = 200  # draws for each point that is wanted
-_MOST_CELLS = 1 << 20
+        return torch.cat([u, _WAVE_HEIGHT * torch.sin(u @ self._waves)], 1), upper
 
 
 def separated_points(
@@ -144,17 +141,16 @@ def separated_points(
     _check.integer("count", count, minimum=2)
     _check.integer("dim", dim, minimum=1)
     least = _check.number("separation", separation, minimum=0.0)
-    _check.choice("norm", norm, ("linf", "l2", "l1"))
+    _check.choice("norm", norm, NORM_ORDERS)
     _check.generator("generator", generator)
-    power = {"linf": math.inf, "l2": 2.0, "l1": 1.0}[norm]
     x = torch.empty(count, dim, dtype=torch.float64)
     y = torch.where(torch.rand(count, generator=generator) < 0.5, 1, -1)
-    y[0], y[1] = 1, -1  # so that both classes are there
+    y[0], y[1] = 1, -1  # Both classes are there.
     for i in range(count):
         other = x[:i][y[:i] != y[i]]
         for _ in range(_DRAWS_PER_POINT):
             draw = torch.rand(dim, generator=generator, dtype=torch.float64)
-            far = torch.linalg.vector_norm(other - draw, ord=power, dim=1)
+            far = torch.linalg.vector_norm(other - draw, ord=NORM_ORDERS[norm], dim=1)
             if bool((far >= least).all()):
                 break
         else:
@@ -199,8 +195,8 @@ class LatticeCells:
         rule = f"be below half the lattice's spacing, {0.5 / side:g}"
         _check.require(self.noise < 0.5 / side, "noise", rule, noise)
         self.offset = _check.number("offset", offset, above=0.0, maximum=0.5)
-        check_cells("dim", dim, self.side, self.axes)
-        self.labels = balanced_labels(self.side**self.axes, generator)
+        _check_cells("dim", dim, self.side, self.axes)
+        self.labels = _balanced_labels(self.side**self.axes, generator)
 
     def __repr__(self) -> str:
         kind = "linearly separable, " if self.linear else ""
@@ -234,25 +230,23 @@ class LatticeCells:
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
         """Draw `count` points; `group` is the cell."""
-        _check.integer("count", count, minimum=1)
-        _check.generator("generator", generator)
-        _check.floating("dtype", dtype)
+        check_draw(count, generator, dtype)
         group = torch.randint(self.count, (count,), generator=generator)
-        shake = torch.rand(count, self.axes, generator=generator, dtype=torch.float64)
+        offsets = torch.rand(count, self.axes, generator=generator, dtype=torch.float64)
         x = self.centers[group]
-        x[:, : self.axes] += self.noise * (2.0 * shake - 1.0)
+        x[:, : self.axes] += self.noise * (2.0 * offsets - 1.0)
         return Dataset(x.to(dtype), self.labels[group], group, (0.0, 1.0), self)
 
 
-def check_cells(name: str, value: int, side: int, axes: int) -> None:
+def _check_cells(name: str, value: int, side: int, axes: int) -> None:
     """Require that side^axes cells, which `value` leads to, are at most 2^20."""
     most = math.floor(math.log(_MOST_CELLS) / math.log(side) + 1e-9)
     rule = f"be at most {value - axes + most}, for {side}^{most} cells"
     _check.require(axes <= most, name, rule, value)
 
 
-def balanced_labels(count: int, generator: torch.Generator) -> Tensor:
-    """-1 / +1 for `count` cells in random order, as many of one as of the other, or one more."""
+def _balanced_labels(count: int, generator: torch.Generator) -> Tensor:
+    """-1 / +1 for `count` cells in random order: equally many, or one more of +1."""
     _check.generator("generator", generator)
     signs = torch.where(torch.arange(count) % 2 == 0, 1, -1)
     return signs[torch.randperm(count, generator=generator)]

@@ -1,7 +1,4 @@
-"""Images in folders, one folder for each class, as Caltech256 and many others come.
-
-Features with labels from a file of the user's.
-"""
+"""Data of the user's own: features with labels from a file, and images in folders of classes."""
 
 from __future__ import annotations
 
@@ -22,8 +19,23 @@ from extremal._progress import Bar, Progress
 from extremal.data.dataset import Box, Dataset
 from extremal.data.fetching.download import DataError
 
-KINDS = (".safetensors", ".npz")
-_NAMES = ("x", "y", "low", "high")
+FEATURE_SUFFIXES = (".safetensors", ".npz")
+"""The endings of files that `load_features` reads."""
+
+Interpolation = Literal["bicubic", "bilinear"]
+"""How images are resized."""
+
+# The arrays of an npz file that are read; others are passed over.
+_FEATURE_ARRAYS = ("x", "y", "low", "high")
+
+# Files with these endings are images; others are passed over.
+_IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
+
+# Pillow's name for each interpolation.
+_PILLOW_FILTERS: dict[Interpolation, Image.Resampling] = {
+    "bicubic": Image.Resampling.BICUBIC,
+    "bilinear": Image.Resampling.BILINEAR,
+}
 
 
 def load_features(path: str | os.PathLike[str]) -> Dataset:
@@ -38,41 +50,36 @@ def load_features(path: str | os.PathLike[str]) -> Dataset:
     - `path`: the file, whose name ends in .safetensors or .npz.
     """
     file = as_path(path)
-    rule = f"name a file that ends in {' or '.join(KINDS)}"
-    _check.require(file.suffix in KINDS, "path", rule, file)
+    rule = f"name a file that ends in {' or '.join(FEATURE_SUFFIXES)}"
+    _check.require(file.suffix in FEATURE_SUFFIXES, "path", rule, file)
     _check.require(file.is_file(), "path", "name an existing file", file)
     try:
-        tensors = read_tensors(file)[1] if file.suffix == KINDS[0] else _read_npz(file)
+        tensors = read_tensors(file)[1] if file.suffix == ".safetensors" else _read_npz(file)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, TypeError) as error:
-        told = " ".join(str(error).split())
+        why = " ".join(str(error).split())
         raise ValueError(
-            f"path must be a readable {file.suffix} file, got {file} ({told})"
+            f"path must be a readable {file.suffix} file, got {file} ({why})"
         ) from None
     names = sorted(tensors)
     _check.require({"x", "y"} <= set(names), "path", "hold x and y", f"{file} with {names}")
     x = tensors["x"]
     x = x if x.dtype == torch.float64 else x.float()
-    return Dataset(x, tensors["y"], box=_box(tensors, f"{file} with {names}"))
+    return Dataset(x, tensors["y"], box=_box_of(tensors, f"{file} with {names}"))
 
 
 def _read_npz(path: Path) -> dict[str, Tensor]:
     # np.load leaves a file open that it can't read, unless it is given one.
     with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
-        return {name: torch.from_numpy(arrays[name]) for name in _NAMES if name in arrays}
+        return {name: torch.from_numpy(arrays[name]) for name in _FEATURE_ARRAYS if name in arrays}
 
 
-def _box(tensors: dict[str, Tensor], seen: str) -> Box | None:
+def _box_of(tensors: dict[str, Tensor], seen: str) -> Box | None:
     ends = [tensors[name] for name in ("low", "high") if name in tensors]
     _check.require(len(ends) != 1, "path", "hold both low and high, or neither", seen)
     if not ends:
         return None
     low, high = ends
     return (low, high) if low.ndim or high.ndim else (low.item(), high.item())
-
-
-ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp")
-Interpolation = Literal["bicubic", "bilinear"]
-_FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +116,7 @@ def image_folder(
 
     - `path`: the folder that holds a folder for each class, two or more.
     """
-    _check.choice("interpolation", interpolation, _FILTERS)
+    _check.choice("interpolation", interpolation, _PILLOW_FILTERS)
     root = as_path(path)
     _check.require(root.is_dir(), "path", "be a folder of folders", root)
     folders = sorted(each for each in root.iterdir() if each.is_dir() and each.name[0] != ".")
@@ -117,9 +124,12 @@ def image_folder(
     files: list[Path] = []
     y: list[int] = []
     for k, folder in enumerate(folders):
-        inside = sorted(each for each in folder.iterdir() if each.suffix.lower() in ENDINGS)
-        inside = [each for each in inside if each.name[0] != "."]
-        rule = f"hold images ({', '.join(ENDINGS)}) in every class"
+        inside = sorted(
+            each
+            for each in folder.iterdir()
+            if each.suffix.lower() in _IMAGE_SUFFIXES and each.name[0] != "."
+        )
+        rule = f"hold images ({', '.join(_IMAGE_SUFFIXES)}) in every class"
         _check.require(len(inside) > 0, "path", rule, f"none in {folder.name}")
         files += inside
         y += [k] * len(inside)
@@ -147,7 +157,7 @@ def load_folder(
       in images.
     """
     _check.integer("size", size, minimum=1)
-    return _loaded(image_folder(path, interpolation=interpolation), size, progress)
+    return _pixels_of(image_folder(path, interpolation=interpolation), size, progress)
 
 
 def load_split(
@@ -176,14 +186,14 @@ def load_split(
     whole = all(part.is_dir() for part in parts)
     _check.require(whole, "path", "hold the folders train and test", root)
     learn, test = (image_folder(part, interpolation=interpolation) for part in parts)
-    strange = sorted(set(test.classes) - set(learn.classes))
-    _check.require(not strange, "path", "have each class of test in train", strange)
+    unknown = sorted(set(test.classes) - set(learn.classes))
+    _check.require(not unknown, "path", "have each class of test in train", unknown)
     numbers = torch.tensor([learn.classes.index(name) for name in test.classes])
     test = replace(test, classes=learn.classes, y=numbers[test.y])
-    return _loaded(learn, size, progress), _loaded(test, size, progress)
+    return _pixels_of(learn, size, progress), _pixels_of(test, size, progress)
 
 
-def _loaded(found: ImageFolder, size: int, progress: bool | Progress) -> Dataset:
+def _pixels_of(found: ImageFolder, size: int, progress: bool | Progress) -> Dataset:
     x = torch.empty(len(found), 3 * size * size)
     with Bar("images", len(found), progress) as bar:
         for row, file in enumerate(found.files):
@@ -202,7 +212,7 @@ def read_image(path: Path, size: int, interpolation: Interpolation = "bicubic") 
     width, height = picture.size
     scale = size / min(width, height)
     wide, high = max(size, round(scale * width)), max(size, round(scale * height))
-    picture = picture.resize((wide, high), _FILTERS[interpolation])
+    picture = picture.resize((wide, high), _PILLOW_FILTERS[interpolation])
     left, top = (wide - size) // 2, (high - size) // 2
     picture = picture.crop((left, top, left + size, top + size))
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1).float().div_(255.0)

@@ -5,8 +5,20 @@ The package's `evaluate` is the function, by the name of this part.
 
 from extremal.evaluate.evaluation import evaluate
 from extremal.evaluate.health_checks import HealthWarning
-from extremal.evaluate.robustness import BracketViolation, Robustness, check_bracket
-from extremal.evaluate.robustness_curve import BracketGap, RobustnessCurve
+from extremal.evaluate.robustness import (
+    BracketViolation,
+    Robustness,
+    box_to_json,
+    check_bracket,
+    finite_or_none,
+)
+from extremal.evaluate.robustness_curve import (
+    BracketGap,
+    RobustnessCurve,
+    default_radii,
+    share_with_interval,
+    wilson_interval,
+)
 
 __all__ = [
     "BracketGap",
@@ -14,6 +26,11 @@ __all__ = [
     "HealthWarning",
     "Robustness",
     "RobustnessCurve",
+    "box_to_json",
     "check_bracket",
+    "default_radii",
     "evaluate",
+    "finite_or_none",
+    "share_with_interval",
+    "wilson_interval",
 ]

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Progress
 from extremal.attack import NORMS, AttackResult
-from extremal.certify import EFFORTS, Certificate, can_certify
-from extremal.certify.certified_radius import BATCH
+from extremal.certify import BATCH_POINTS, EFFORTS, Certificate, can_certify
 from extremal.data import Dataset
 from extremal.evaluate import health_checks
 from extremal.evaluate.evaluation_task import EvaluationTask
@@ -20,7 +19,8 @@ from extremal.evaluate.health_checks import probed
 from extremal.evaluate.robustness import Robustness
 from extremal.evaluate.robustness_curve import checked_radii
 
-STEPS = {"tight": 100, "fast": 30}  # of attacks on networks that are not shallow
+# Steps of attacks on networks that are not shallow, for each effort of the certificate.
+ATTACK_STEPS = {"tight": 100, "fast": 30}
 
 
 def evaluate(
@@ -33,7 +33,7 @@ def evaluate(
     certify: bool = True,
     sampled: bool = True,
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Robustness:
     """For each point of `test` a radius that no attack reaches, and one at which it breaks.
@@ -62,9 +62,9 @@ def evaluate(
     """
     _check_settings(net, test, norm, effort, generator, batch)
     asked = None if radii is None else sorted(set(checked_radii(radii)))
-    task = EvaluationTask(net, test, norm, STEPS[effort], batch, generator)
+    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator)
     out = task.outputs()
-    found, lower, proof = _bracketed(task, asked, effort, certify, progress)
+    found, lower, proof = _attack_and_certify(task, asked, effort, certify, progress)
     found, warnings = probed(task, out, found)
     if proof is not None:
         warnings.append(health_checks.wide_brackets(lower, found.radius))
@@ -78,7 +78,7 @@ def evaluate(
         certified=proof is not None,
         boxed=proof is not None and proof.boxed,
         attack=found.name,
-        certificate=_methods(proof, len(test)),
+        certificate=_certificate_names(proof, len(test)),
         warnings=tuple(warning for warning in warnings if warning is not None),
         settings=_settings(task, effort, certify, asked),
         sampled=sampled,
@@ -96,7 +96,7 @@ def _check_settings(
     _check.integer("batch", batch, minimum=1)
 
 
-def _bracketed(
+def _attack_and_certify(
     task: EvaluationTask,
     radii: list[float] | None,
     effort: Literal["tight", "fast"],
@@ -104,12 +104,12 @@ def _bracketed(
     progress: bool | Progress,
 ) -> tuple[AttackResult, Tensor, Certificate | None]:
     """What attacks found, the certified radii (n,), and the certificate where one is known."""
-    found = task.smallest(progress)
+    found = task.minimal_attack(progress)
     known = certify and can_certify(task.net)
     proof = task.certified(found, effort, progress) if known else None
     lower = torch.zeros_like(found.radius) if proof is None else proof.radius
     for radius in radii or []:
-        found = task.attacked(found, lower, radius)
+        found = task.attack_undecided(found, lower, radius)
     return found, lower, proof
 
 
@@ -128,7 +128,7 @@ def _settings(
     }
 
 
-def _methods(proof: Certificate | None, count: int) -> tuple[str, ...]:
+def _certificate_names(proof: Certificate | None, count: int) -> tuple[str, ...]:
     if proof is None:
         return ("",) * count
     return tuple("" if index < 0 else proof.methods[index] for index in proof.method.tolist())

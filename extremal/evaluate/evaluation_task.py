@@ -1,4 +1,4 @@
-"""What an evaluation attacks and certifies, and the steps of it that give its numbers."""
+"""What an evaluation attacks and certifies, and the steps that give its numbers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Progress
-from extremal.attack import AttackResult, Ball, batches, known_clusters, minimal, run, verified
-from extremal.attack.attack_result import CLEAN
+from extremal._tensors import batches
+from extremal.attack import CLEAN_NAME, AttackResult, Ball, known_clusters, minimal, run, verified
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset
 from extremal.models import check_outputs, float64_copy
@@ -46,10 +46,12 @@ class EvaluationTask:
         _check.finite("net(x)", out)
         return out
 
-    def smallest(self, progress: bool | Progress) -> AttackResult:
+    def minimal_attack(self, progress: bool | Progress) -> AttackResult:
         """The smallest radius found for each point within the box."""
         test = self.test
-        clean = verified(self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN)
+        clean = verified(
+            self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN_NAME
+        )
         right = torch.nonzero(~clean.success).squeeze(1)
         if len(right) == 0:
             return clean
@@ -83,7 +85,7 @@ class EvaluationTask:
             progress=progress,
         )
 
-    def attacked(self, found: AttackResult, lower: Tensor, radius: float) -> AttackResult:
+    def attack_undecided(self, found: AttackResult, lower: Tensor, radius: float) -> AttackResult:
         """All attacks at one radius, against the points that are undecided there."""
         rows = torch.nonzero((lower < radius) & (radius < found.radius)).squeeze(1)
         if len(rows) == 0:

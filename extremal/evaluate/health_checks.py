@@ -1,6 +1,6 @@
-"""Signs that an evaluation can't be trusted: each check gives a warning, or None.
+"""Signs that an evaluation cannot be trusted: each check gives a warning, or None.
 
-Other ways to look at what attacks found: each may notice that they were misled.
+Some checks are probes, which attack in another way: each may notice that the attacks were misled.
 """
 
 from __future__ import annotations
@@ -10,14 +10,43 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.attack import AttackResult, Ball, batches, pgd, random_search, surrogate_network
+from extremal._tensors import batches
+from extremal.attack import AttackResult, Ball, pgd, random_search, surrogate_network
 from extremal.evaluate.evaluation_task import EvaluationTask
 from extremal.models import is_shallow, margin_gradient, output_margins
 
-SEARCHED, QUERIES, BELOW = 64, 300, 0.95  # random search: points, trials, share of the radius found
-STEPPED, PLAIN, ABOVE = 256, 100, 1.05  # plain PGD: points, steps, share of the median radius
-TRAVEL = 10.0  # length of all plain steps together, in radii
-FIRST = 10  # of these steps, in which a loss should change
+# The random search that probes a result is given this many points, at most.
+SEARCH_PROBE_POINTS = 64
+# The random search evaluates the network this often for each point.
+SEARCH_PROBE_QUERIES = 300
+# The random search is given this share of the radius that attacks found.
+SEARCH_PROBE_RADIUS_SHARE = 0.95
+# The plain PGD that probes a result is given this many points, at most.
+PGD_PROBE_POINTS = 256
+# Plain PGD takes this many steps.
+PGD_PROBE_STEPS = 100
+# Plain PGD is given this many times the median radius that attacks found.
+PGD_PROBE_RADIUS_SHARE = 1.05
+# The length of all steps of plain PGD together, in radii.
+PGD_PROBE_TRAVEL_RADII = 10.0
+# In this many first steps of plain PGD a loss should change.
+PLATEAU_STEPS = 10
+# A loss has not changed where its change is at most this many roundings of the outputs.
+PLATEAU_ROUNDINGS = 10.0
+# More than this share of unbroken points at which the loss does not change is a warning.
+PLATEAU_POINT_SHARE = 0.1
+# More than this share of points with a zero gradient is a warning.
+ZERO_GRADIENT_SHARE = 0.1
+# More than this share of points that random search breaks below the radius found is a warning.
+SEARCH_WIN_SHARE = 0.05
+# More than this share of points that plain steps miss is a warning.
+PLAIN_STEPS_MISS_SHARE = 0.1
+# A margin should exceed this many roundings of the outputs.
+LEAST_MARGIN_ROUNDINGS = 100.0
+# More than this share of points whose margin does not is a warning.
+ROUNDED_MARGIN_POINT_SHARE = 0.01
+# A median of certified over attacked radius below this is a warning.
+WIDE_BRACKET_RATIO = 0.5
 
 
 def probed(
@@ -28,21 +57,21 @@ def probed(
     `out` (n,) or (n, C) are the network's outputs at the points, in float64.
     """
     margins = output_margins(out, task.test.y)
-    plateau = _plateau(task, out, found)
-    found, search_warning = _searched(task, found)
-    found, step_warning = _stepped(task, found)
+    plateau = _plateau_probe(task, out, found)
+    found, search_warning = _random_search_probe(task, found)
+    found, step_warning = _pgd_probe(task, found)
     return found, [
         constant(out, task.test.y),
         probabilities(out, task.test.y),
         margins_of_rounding(margins, out, task.dtype),
-        zero_gradients(_gradients(task, margins)),
+        zero_gradients(_margin_gradients(task, margins)),
         plateau,
         search_warning,
         step_warning,
     ]
 
 
-def _gradients(task: EvaluationTask, margins: Tensor) -> Tensor:
+def _margin_gradients(task: EvaluationTask, margins: Tensor) -> Tensor:
     """The margin's gradients (m, dim) at correctly classified points, as attacks see them."""
     right = margins > 0
     x, y = task.test.x[right], task.test.y[right]
@@ -52,54 +81,54 @@ def _gradients(task: EvaluationTask, margins: Tensor) -> Tensor:
     return torch.cat([margin_gradient(twin, x[at], y[at])[1] for at in rows])
 
 
-def _plateau(task: EvaluationTask, out: Tensor, found: AttackResult) -> HealthWarning | None:
+def _plateau_probe(task: EvaluationTask, out: Tensor, found: AttackResult) -> HealthWarning | None:
     """The loss over the first plain steps, at points that no attack broke."""
-    rows = _some(torch.nonzero(found.radius.isinf()).squeeze(1), STEPPED)
+    rows = _evenly_spaced(torch.nonzero(found.radius.isinf()).squeeze(1), PGD_PROBE_POINTS)
     if len(rows) == 0:
         return None
-    radius = _finite(found.radius, task.test.x, task.norm)[rows]
-    parts = [_change(task, rows[at], radius[at]) for at in batches(len(rows), task.batch)]
-    return loss_plateau(torch.cat(parts), out[rows], task.test.x.dtype, FIRST)
+    radius = _finite_radii(found.radius, task.test.x, task.norm)[rows]
+    parts = [_largest_change(task, rows[at], radius[at]) for at in batches(len(rows), task.batch)]
+    return loss_plateau(torch.cat(parts), out[rows], task.test.x.dtype, PLATEAU_STEPS)
 
 
-def _change(task: EvaluationTask, rows: Tensor, radius: Tensor) -> Tensor:
+def _largest_change(task: EvaluationTask, rows: Tensor, radius: Tensor) -> Tensor:
     """The largest change (m,) of the margin over the first steps of plain PGD from the points."""
     part, ball = task.test.take(rows), Ball(task.norm, radius, task.test.box)
     twin, delta = surrogate_network(task.net, part.x), torch.zeros_like(part.x)
-    length = (TRAVEL / PLAIN * radius).to(part.x).unsqueeze(1)
+    length = (PGD_PROBE_TRAVEL_RADII / PGD_PROBE_STEPS * radius).to(part.x).unsqueeze(1)
     start, gradient = margin_gradient(twin, part.x, part.y)
     change = torch.zeros_like(start)
-    for _ in range(FIRST):
+    for _ in range(PLATEAU_STEPS):
         downward = -torch.nan_to_num(gradient, nan=0.0, posinf=0.0, neginf=0.0)
-        step = ball.steepest(ball.unblocked(downward, delta, part.x))
+        step = ball.steepest(ball.without_blocked(downward, delta, part.x))
         delta = ball.project(delta + length * step, part.x)
         value, gradient = margin_gradient(twin, part.x + delta, part.y)
         change = torch.maximum(change, (value - start).abs())
     return change.double()
 
 
-def _searched(
+def _random_search_probe(
     task: EvaluationTask, found: AttackResult
 ) -> tuple[AttackResult, HealthWarning | None]:
     """A random search a little below the radius found for some points."""
-    rows = _some(torch.nonzero(found.radius > 0).squeeze(1), SEARCHED)
+    rows = _evenly_spaced(torch.nonzero(found.radius > 0).squeeze(1), SEARCH_PROBE_POINTS)
     if len(rows) == 0:
         return found, None
     part = task.test.take(rows)
-    radius = BELOW * _finite(found.radius, part.x, task.norm)[rows]
+    radius = SEARCH_PROBE_RADIUS_SHARE * _finite_radii(found.radius, part.x, task.norm)[rows]
     probe = random_search(
         task.net,
         part.x,
         part.y,
         ball=Ball(task.norm, radius, part.box),
-        steps=QUERIES,
+        steps=SEARCH_PROBE_QUERIES,
         generator=task.generator,
         batch=task.batch,
     )
     return found.merged(rows, probe), random_wins(probe, shallow=is_shallow(task.net))
 
 
-def _stepped(
+def _pgd_probe(
     task: EvaluationTask, found: AttackResult
 ) -> tuple[AttackResult, HealthWarning | None]:
     """Plain PGD from the points themselves, a little beyond the median radius found."""
@@ -107,16 +136,16 @@ def _stepped(
     if not bool(found.radius[right].isfinite().any()):
         return found, None
     sizes = found.radius[right]
-    radius = ABOVE * float(sizes[sizes.isfinite()].quantile(0.5))
-    rows = _some(right, STEPPED)
+    radius = PGD_PROBE_RADIUS_SHARE * float(sizes[sizes.isfinite()].quantile(0.5))
+    rows = _evenly_spaced(right, PGD_PROBE_POINTS)
     part = task.test.take(rows)
     probe = pgd(
         task.net,
         part.x,
         part.y,
         ball=Ball(task.norm, radius, part.box),
-        steps=PLAIN,
-        step=TRAVEL / PLAIN * radius,
+        steps=PGD_PROBE_STEPS,
+        step=PGD_PROBE_TRAVEL_RADII / PGD_PROBE_STEPS * radius,
         batch=task.batch,
     )
     shallow = is_shallow(task.net)
@@ -125,29 +154,19 @@ def _stepped(
     return found.merged(rows, probe), warning
 
 
-def _some(rows: Tensor, count: int) -> Tensor:
+def _evenly_spaced(rows: Tensor, count: int) -> Tensor:
     """At most `count` of the rows, evenly spaced."""
     if len(rows) <= count:
         return rows
     return rows[torch.linspace(0, len(rows) - 1, count, device=rows.device).round().long()]
 
 
-def _finite(radius: Tensor, x: Tensor, norm: str) -> Tensor:
+def _finite_radii(radius: Tensor, x: Tensor, norm: str) -> Tensor:
     """The radii, with the largest finite one or the points' median norm in the place of inf."""
     known = radius[radius.isfinite()]
     top = float(known.max()) if len(known) > 0 else 0.0
     far = max(top, float(Ball(norm, 0.0).norms(x).median())) or 1.0
     return torch.where(radius.isfinite(), radius, far)
-
-
-FLAT = 0.1  # share of points with a zero gradient
-BEATEN = 0.05  # share of points that random search breaks below the radius found
-MISSED = 0.1  # share of points that plain gradient steps miss
-STUCK = 0.1  # share of unbroken points at which the loss does not change
-STILL = 10.0  # units of rounding of the outputs that are no change of the loss
-NEAR_ZERO = 0.01  # share of points whose margin is rounding
-ROUNDING = 100.0  # units of rounding of the outputs that a margin should exceed
-WIDE = 0.5  # median of lower/upper
 
 
 @dataclass(frozen=True)
@@ -162,7 +181,7 @@ def zero_gradients(gradient: Tensor) -> HealthWarning | None:
     """Of the margin's gradients (n, dim) at correctly classified points more than 10 % are zero."""
     usable = torch.isfinite(gradient).all(1) & (gradient != 0).any(1)
     share = 1.0 - float(usable.double().mean()) if len(gradient) > 0 else 0.0
-    if share <= FLAT:
+    if share <= ZERO_GRADIENT_SHARE:
         return None
     return HealthWarning(
         "zero-gradients",
@@ -174,7 +193,7 @@ def zero_gradients(gradient: Tensor) -> HealthWarning | None:
 def random_wins(probe: AttackResult, *, shallow: bool) -> HealthWarning | None:
     """A random search, given less than the radius found, breaks more than 5 % of its points."""
     share = 1.0 - probe.accuracy
-    if share <= BEATEN:
+    if share <= SEARCH_WIN_SHARE:
         return None
     cause = "they missed a way to the boundary" if shallow else "the gradients mislead"
     return HealthWarning(
@@ -192,9 +211,9 @@ def loss_plateau(
     `change` (m,) is the largest |margin - margin at the point| over these steps, `out` (m,) or
     (m, C) the outputs at the points; below 10 of their roundings in `dtype` it is no change.
     """
-    still = change <= STILL * torch.finfo(dtype).eps * _sizes(out)
+    still = change <= PLATEAU_ROUNDINGS * torch.finfo(dtype).eps * _largest_outputs(out)
     share = float(still.double().mean()) if len(change) > 0 else 0.0
-    if share <= STUCK:
+    if share <= PLATEAU_POINT_SHARE:
         return None
     return HealthWarning(
         "loss-plateau",
@@ -214,7 +233,7 @@ def plain_steps_miss(
     """
     left = float((upper > radius).double().mean())
     missed = probe.accuracy - left
-    if missed <= MISSED:
+    if missed <= PLAIN_STEPS_MISS_SHARE:
         return None
     cause = "gradients vanish toward far neurons, so that " if shallow else ""
     return HealthWarning(
@@ -259,9 +278,9 @@ def probabilities(out: Tensor, y: Tensor) -> HealthWarning | None:
 
 def margins_of_rounding(margins: Tensor, out: Tensor, dtype: torch.dtype) -> HealthWarning | None:
     """More than 1 % of the margins (n,) are below 100 roundings of the outputs, in their dtype."""
-    limit = ROUNDING * torch.finfo(dtype).eps * float(_sizes(out).median())
+    limit = LEAST_MARGIN_ROUNDINGS * torch.finfo(dtype).eps * float(_largest_outputs(out).median())
     share = float((margins.abs() < limit).double().mean())
-    if share <= NEAR_ZERO:
+    if share <= ROUNDED_MARGIN_POINT_SHARE:
         return None
     kind = str(dtype).removeprefix("torch.")
     return HealthWarning(
@@ -273,13 +292,13 @@ def margins_of_rounding(margins: Tensor, out: Tensor, dtype: torch.dtype) -> Hea
 
 def wide_brackets(lower: Tensor, upper: Tensor) -> HealthWarning | None:
     """The median of lower/upper over correctly classified points is below 1/2; inf counts as 0."""
-    seen = upper > 0
-    if not bool(seen.any()):
+    right = upper > 0
+    if not bool(right.any()):
         return None
-    both = lower[seen].isinf() & upper[seen].isinf()
-    ratio = torch.where(both, 1.0, lower[seen] / upper[seen])
+    both = lower[right].isinf() & upper[right].isinf()
+    ratio = torch.where(both, 1.0, lower[right] / upper[right])
     middle = float(ratio.quantile(0.5))
-    if middle >= WIDE:
+    if middle >= WIDE_BRACKET_RATIO:
         return None
     return HealthWarning(
         "wide-brackets",
@@ -297,7 +316,7 @@ def uncertified(kind: str) -> HealthWarning:
     )
 
 
-def _sizes(out: Tensor) -> Tensor:
+def _largest_outputs(out: Tensor) -> Tensor:
     """The largest |output| of each point, (n,)."""
     return out.detach().abs().reshape(len(out), -1).amax(1)
 

@@ -1,6 +1,6 @@
 """What is known of a network's robustness: for each point a radius from below and from above.
 
-Numbers, radii and boxes as JSON has them: without infinities, NaN and tensors.
+Files hold it as JSON, which has neither infinities nor NaN nor tensors.
 """
 
 from __future__ import annotations
@@ -26,12 +26,22 @@ from extremal.evaluate.robustness_curve import (
     RobustnessCurve,
     checked_radii,
     default_radii,
-    wilson,
+    wilson_interval,
 )
+
+# By this share rounding may put a certified radius above an attacked one.
+BRACKET_ROUNDING_SHARE = 1e-6
+# The name of the file format, which a file begins with.
+_FILE_FORMAT = "extremal-robustness-1"
 
 
 def finite_or_none(value: float) -> float | None:
-    """The number, or None for NaN and infinity."""
+    """The number as JSON has it: None for NaN and infinity.
+
+    Arguments:
+
+    - `value`: any number.
+    """
     return value if math.isfinite(value) else None
 
 
@@ -46,25 +56,26 @@ def radii_from_json(values: Sequence[float | None]) -> Tensor:
     return torch.tensor(known, dtype=torch.float64)
 
 
-def plain_box(box: Box | None) -> list[float | list[float]] | None:
-    """A box as two numbers, or as two lists with one for each coordinate."""
+def box_to_json(box: Box | None) -> list[float | list[float]] | None:
+    """A box as two numbers, or as two lists with one for each coordinate.
+
+    Arguments:
+
+    - `box`: (low, high), numbers or (dim,) tensors; None for no limits.
+    """
     if box is None:
         return None
     return [end.tolist() if isinstance(end, Tensor) else float(end) for end in box]
 
 
-def read_box(box: Any) -> Box | None:
-    """What `plain_box` was made of, tensors in float64."""
+def box_from_json(box: Any) -> Box | None:
+    """What `box_to_json` was made of, tensors in float64."""
     if box is None:
         return None
     low, high = box
     if isinstance(low, list):
         return torch.tensor(low, dtype=torch.float64), torch.tensor(high, dtype=torch.float64)
     return float(low), float(high)
-
-
-SLACK = 1e-6  # by which rounding may put a certified radius above an attacked one, as a share
-_FORMAT = "extremal-robustness-1"
 
 
 class BracketViolation(RuntimeError):  # noqa: N818 - it is named for what happened
@@ -89,7 +100,7 @@ def check_bracket(lower: Tensor, upper: Tensor, where: str = "") -> None:
     - `upper`: attacked radii (n,), inf where no attack was found. A certified radius that is
       larger, by a share of more than 1e-6 for rounding, raises a `BracketViolation`.
     """
-    bad = torch.nonzero(lower > upper * (1.0 + SLACK)).squeeze(1)
+    bad = torch.nonzero(lower > upper * (1.0 + BRACKET_ROUNDING_SHARE)).squeeze(1)
     if len(bad) > 0:
         at = bad[(lower[bad] - upper[bad]).argmax()]
         worst = f"certified {float(lower[at]):g}, broken at {float(upper[at]):g}"
@@ -145,10 +156,10 @@ class Robustness:
     @property
     def gap(self) -> BracketGap:
         """Median and 90th percentile of 1 - lower/upper, for correct points with a finite upper."""
-        seen = self.correct & self.upper.isfinite()
-        if not bool(seen.any()):
+        bracketed = self.correct & self.upper.isfinite()
+        if not bool(bracketed.any()):
             return BracketGap(math.nan, math.nan)
-        gaps = (1.0 - self.lower[seen] / self.upper[seen]).clamp(min=0.0)
+        gaps = (1.0 - self.lower[bracketed] / self.upper[bracketed]).clamp(min=0.0)
         return BracketGap(float(gaps.quantile(0.5)), float(gaps.quantile(0.9)))
 
     def curve(self, radii: Sequence[float] | None = None) -> RobustnessCurve:
@@ -158,7 +169,7 @@ class Robustness:
         that a misclassified point does not count at r = 0) and with upper > r. `radii` are those
         of the evaluation unless given, or else about six that span the attacked ones.
         """
-        wanted = checked_radii(self._usual() if radii is None else radii)
+        wanted = checked_radii(self._default_radii() if radii is None else radii)
         asked, count = torch.tensor(wanted, dtype=torch.float64), len(self)
         below = torch.nextafter(self.upper, torch.zeros_like(self.upper))
         last = torch.where(self.correct, torch.minimum(self.lower, below), -1.0)  # r that are held
@@ -170,8 +181,8 @@ class Robustness:
             asked,
             held.double() / count,
             standing.double() / count,
-            wilson(held, count),
-            wilson(standing, count),
+            wilson_interval(held, count),
+            wilson_interval(standing, count),
         )
 
     def headline(self, radius: float) -> str:
@@ -199,9 +210,9 @@ class Robustness:
     def to_json(self) -> str:
         """Everything as JSON, with null for an infinite radius; `load` reads it."""
         content = {
-            "format": _FORMAT,
+            "format": _FILE_FORMAT,
             "norm": self.norm,
-            "box": plain_box(self.box),
+            "box": box_to_json(self.box),
             "certified": self.certified,
             "boxed": self.boxed,
             "warnings": [asdict(warning) for warning in self.warnings],
@@ -223,15 +234,14 @@ class Robustness:
         """Read what `save` wrote; a missing, broken or foreign file is a ValueError."""
         content = read_whole(path)
         _check.require(content is not None, "path", "name an existing file", as_path(path))
-        assert content is not None
         try:
-            read = json.loads(content)
-            _check.choice("format", read.pop("format", None), [_FORMAT])
+            read = json.loads(content or b"")
+            _check.choice("format", read.pop("format", None), [_FILE_FORMAT])
             warnings = tuple(HealthWarning(**warning) for warning in read.pop("warnings"))
             return cls(
                 lower=radii_from_json(read.pop("lower")),
                 upper=radii_from_json(read.pop("upper")),
-                box=read_box(read.pop("box")),
+                box=box_from_json(read.pop("box")),
                 attack=tuple(read.pop("attack")),
                 certificate=tuple(read.pop("certificate")),
                 warnings=warnings,
@@ -241,7 +251,7 @@ class Robustness:
             rule = "be a file that Robustness.save wrote"
             raise ValueError(f"path must {rule}, got {path} ({error!r})") from error
 
-    def _usual(self) -> list[float]:
+    def _default_radii(self) -> list[float]:
         asked = self.settings.get("radii")
         return (
             [float(radius) for radius in asked] if asked else default_radii(self.upper, self.lower)

@@ -1,7 +1,4 @@
-"""Robust accuracy against the radius, and how sure a share of so many points is.
-
-An evaluation in words: its sentence and its table.
-"""
+"""Robust accuracy against the radius, how sure a share of so many points is, and both in words."""
 
 from __future__ import annotations
 
@@ -15,6 +12,9 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+
+# The quantile of the normal distribution for intervals of 95 %, 1.96.
+_NORMAL_QUANTILE = NormalDist().inv_cdf(0.975)
 
 
 def headline(curve: RobustnessCurve, gap: BracketGap, *, certified: bool, sampled: bool) -> str:
@@ -54,7 +54,13 @@ def table(curve: RobustnessCurve, *, sampled: bool) -> str:
 
 
 def share_with_interval(share: float, interval: Sequence[float] | None) -> str:
-    """A share and perhaps its interval, in percent."""
+    """A share and perhaps its interval, in percent.
+
+    Arguments:
+
+    - `share`: a number in 0..1.
+    - `interval`: (low, high) in the same units; None leaves it out.
+    """
     ends = "" if interval is None else f" [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
     return f"{percent(share)}{ends}"
 
@@ -66,9 +72,6 @@ def percent(share: float) -> str:
         if share in (0.0, 1.0) or float(text) not in (0.0, 100.0):
             break
     return f"{text} %"
-
-
-_NORMAL = NormalDist().inv_cdf(0.975)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,12 @@ def checked_radii(radii: object) -> list[float]:
 
 
 def default_radii(*sizes: Tensor) -> list[float]:
-    """0 and five steps to the 90th percentile of the first sizes with positive finite ones."""
+    """0 and five steps to the 90th percentile of the first sizes with positive finite ones.
+
+    Arguments:
+
+    - `sizes`: radii (n,), once or more often.
+    """
     for size in sizes:
         known = size[size.isfinite() & (size > 0)]
         if len(known) > 0:
@@ -125,13 +133,18 @@ def default_radii(*sizes: Tensor) -> list[float]:
     return [0.0]
 
 
-def wilson(hits: Tensor, count: int) -> Tensor:
+def wilson_interval(hits: Tensor, count: int) -> Tensor:
     """Wilson's 95 % intervals (m, 2) for shares of which hits (m,) of `count` trials were seen.
 
     (s + z^2/2n -+ z sqrt(s (1 - s)/n + z^2/4n^2)) / (1 + z^2/n) with s = hits/n and z = 1.96.
+
+    Arguments:
+
+    - `hits`: counts (m,), whole numbers in 0..count.
+    - `count`: the number of trials, n.
     """
     share = hits.double() / count
-    square = _NORMAL**2 / count
-    half = _NORMAL * (share * (1.0 - share) / count + square / (4.0 * count)).sqrt()
+    square = _NORMAL_QUANTILE**2 / count
+    half = _NORMAL_QUANTILE * (share * (1.0 - share) / count + square / (4.0 * count)).sqrt()
     ends = torch.stack([share + 0.5 * square - half, share + 0.5 * square + half], dim=-1)
     return (ends / (1.0 + square)).clamp(0.0, 1.0)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from extremal._check import require
-from extremal.evaluate.robustness_curve import wilson
+from extremal.evaluate import wilson_interval
 from extremal.experiments.experiment import Claim, Settings
 from extremal.experiments.panel_data import check_where, look_up, matching, mean_and_range
 from extremal.experiments.storage.store import StoredTrial
@@ -105,7 +105,7 @@ def _interval(
 def _share(name: str, values: Sequence[Any]) -> Interval:
     """The share of ones, and the ends of its interval: Wilson 1927, with 95 % confidence."""
     require(set(values) <= {0, 1}, name, "be 0 or 1 in each trial", sorted(set(values)))
-    (ends,) = wilson(torch.tensor([float(sum(values))]), len(values)).tolist()
+    (ends,) = wilson_interval(torch.tensor([float(sum(values))]), len(values)).tolist()
     return math.fsum(values) / len(values), *ends
 
 

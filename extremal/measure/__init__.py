@@ -5,6 +5,7 @@ from extremal.measure.class_separation import Separation, separation
 from extremal.measure.classifier_distance import Distance, Supremum, distance, supremum
 from extremal.measure.fixed_points import ExtremalDirections, extremal_directions
 from extremal.measure.max_margin_kkt import KKT, kkt_residual, normalized_margin
+from extremal.measure.nearest_neighbours import SEPARATION_NORMS
 from extremal.measure.neuron_alignment import (
     Following,
     PatchFeatures,
@@ -29,6 +30,7 @@ from extremal.measure.weight_decomposition import (
 
 __all__ = [
     "KKT",
+    "SEPARATION_NORMS",
     "Averaging",
     "Decomposition",
     "Decoupling",

@@ -9,7 +9,8 @@ from extremal import _check
 from extremal.data import Dataset
 from extremal.models import margin
 
-_BATCH = 4096
+# Points that are put through the network at a time.
+_BATCH_POINTS = 4096
 
 
 def correct(net: nn.Module, data: Dataset) -> Tensor:
@@ -20,11 +21,11 @@ def correct(net: nn.Module, data: Dataset) -> Tensor:
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
     - `data`: a `Dataset`, with points in the network's own dtype.
     """
-    _check_dataset(data)
+    _check.instance("data", data, Dataset, "be a Dataset")
     with torch.no_grad():
         parts = [
             margin(net, x, y) > 0
-            for x, y in zip(data.x.split(_BATCH), data.y.split(_BATCH), strict=True)
+            for x, y in zip(data.x.split(_BATCH_POINTS), data.y.split(_BATCH_POINTS), strict=True)
         ]
     return torch.cat(parts)
 
@@ -48,14 +49,9 @@ def accuracy_by_group(net: nn.Module, data: Dataset) -> Tensor:
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
     - `data`: a `Dataset`, with points in the network's own dtype and with known groups.
     """
-    _check_dataset(data)
-    _check.require(data.group is not None, "data.group", "be known for accuracies by group", None)
-    assert data.group is not None
-    right = correct(net, data).double()
-    count = int(data.group.max()) + 1
-    sums = torch.zeros(count, dtype=torch.float64).index_add_(0, data.group, right)
-    return sums / torch.bincount(data.group, minlength=count)
-
-
-def _check_dataset(data: object) -> None:
     _check.instance("data", data, Dataset, "be a Dataset")
+    known = _check.instance("data.group", data.group, Tensor, "be known for accuracies by group")
+    right = correct(net, data).double()
+    count = int(known.max()) + 1
+    sums = torch.zeros(count, dtype=torch.float64).index_add_(0, known, right)
+    return sums / torch.bincount(known, minlength=count)

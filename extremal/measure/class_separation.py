@@ -1,6 +1,6 @@
 """How far apart classes are: each point's nearest neighbour of another class, exactly.
 
-Points that are equal, of one class or of several.
+And which points are equal, of one class or of several.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from torch import Tensor
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
-from extremal.measure.nearest_neighbours import NORMS, NeighbourSearch, Norm
+from extremal.measure.nearest_neighbours import SEPARATION_NORMS, NeighbourSearch, Norm
 
 Pairs = tuple[tuple[int, int], ...]
+
+# Of this many points at the smallest distance, at most, all partners are looked for.
+_MOST_POINTS_WITH_ALL_PARTNERS = 100
+# Points whose rows are copied at a time to be digested.
+_DIGESTED_POINTS = 1024
 
 
 def equal_pairs(data: Dataset, reference: Dataset | None) -> tuple[Pairs, Pairs]:
@@ -30,11 +35,11 @@ def equal_pairs(data: Dataset, reference: Dataset | None) -> tuple[Pairs, Pairs]
     kind = torch.promote_types(data.x.dtype, other.x.dtype)
     first: dict[bytes, dict[int, int]] = {}
     if reference is not None:
-        for j, (digest, label) in enumerate(_rows(reference, kind)):
+        for j, (digest, label) in enumerate(_digests(reference, kind)):
             first.setdefault(digest, {}).setdefault(label, j)
     same: list[tuple[int, int]] = []
     different: list[tuple[int, int]] = []
-    for i, (digest, label) in enumerate(_rows(data, kind)):
+    for i, (digest, label) in enumerate(_digests(data, kind)):
         for known, j in first.get(digest, {}).items():
             pair = (i, j) if reference is not None else (j, i)
             (same if known == label else different).append(pair)
@@ -43,15 +48,13 @@ def equal_pairs(data: Dataset, reference: Dataset | None) -> tuple[Pairs, Pairs]
     return tuple(sorted(same)), tuple(sorted(different))
 
 
-def _rows(data: Dataset, kind: torch.dtype) -> Iterator[tuple[bytes, int]]:
+def _digests(data: Dataset, kind: torch.dtype) -> Iterator[tuple[bytes, int]]:
     """A digest of each point's values, in which -0 is 0, and its label."""
-    for part, labels in zip(data.x.split(1024), data.y.split(1024), strict=True):
+    points, labels = data.x.split(_DIGESTED_POINTS), data.y.split(_DIGESTED_POINTS)
+    for part, own in zip(points, labels, strict=True):
         values = (part.detach().cpu().to(kind) + 0.0).numpy()
-        for row, label in zip(values, labels.tolist(), strict=True):
+        for row, label in zip(values, own.tolist(), strict=True):
             yield hashlib.blake2b(row.tobytes(), digest_size=32).digest(), label
-
-
-_LISTED = 100  # points at the smallest distance, of which all partners are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,33 +115,33 @@ def separation(
     - `norm`: "l1", "l2" or "linf", the norm of distances between points.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
-    _check.choice("norm", norm, NORMS)
+    _check.choice("norm", norm, SEPARATION_NORMS)
     _check.instance("data", data, Dataset, "be a Dataset")
     other = data if reference is None else reference
     _check.instance("reference", other, Dataset, "be a Dataset or None")
     _check.require(other.dim == data.dim, "reference", f"have {data.dim} coordinates", other.dim)
     known = set(data.y.unique().tolist())
-    seen = set(other.y.unique().tolist())
-    lonely = sorted(label for label in known if not seen - {label})
+    present = set(other.y.unique().tolist())
+    alone = sorted(label for label in known if not present - {label})
     named = "data" if reference is None else "reference"
-    _check.require(not lonely, named, f"have points of classes other than {lonely}", "none")
+    _check.require(not alone, named, f"have points of classes other than {alone}", "none")
     search = NeighbourSearch(data, other, norm, alone=reference is None)
     tiles = search.tiles()
     with Bar("separation", len(tiles), progress) as bar:
         for count, tile in enumerate(tiles, start=1):
-            search.look(tile)
+            search.visit(tile)
             bar.done(count)
     same, different = equal_pairs(data, reference)
-    pairs = _closest(search, alone=reference is None)
+    pairs = _closest_pairs(search, alone=reference is None)
     return Separation(norm, search.distance, search.nearest, data.y, pairs, same, different)
 
 
-def _closest(search: NeighbourSearch, *, alone: bool) -> Pairs:
+def _closest_pairs(search: NeighbourSearch, *, alone: bool) -> Pairs:
     """Where the smallest distance is attained, in order: all pairs of the first such points."""
     least = search.best.min()
     at = torch.nonzero(search.best == least).squeeze(1)
     found = [(i, int(search.nearest[i])) for i in at.tolist()]
-    for i in at[:_LISTED].tolist():
+    for i in at[:_MOST_POINTS_WITH_ALL_PARTNERS].tolist():
         found += [(i, j) for j in search.within(i, float(least))]
     if alone:
         found = [(min(pair), max(pair)) for pair in found]

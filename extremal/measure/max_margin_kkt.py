@@ -1,18 +1,16 @@
 """Margins along training: the normalised margin, and how far it is from being the largest.
 
-A network's margins as constraints: values, gradients in the parameters, and inner products.
-
-Constraints are g_i = y_i f(x_i), or g_it = f_y(x_i) - f_t(x_i), t != y, with several outputs.
-A combination of their gradients is told by cotangents (n, outputs): the gradient of
-sum_io cotangent_io f_o(x_i). Networks are float64 and have no biases.
-
-The point of a cone nearest to a vector: non-negative least squares, told by inner products.
+A network's margins are constraints on its trained parameters theta, g_i = y_i f(x_i), or
+g_it = f_y(x_i) - f_t(x_i), t != y, with several outputs. A combination of their gradients is
+represented by cotangents (n, outputs): the gradient of sum_io cotangent_io f_o(x_i). Networks are
+float64 and have no biases; theta and gradients are flat vectors, the trained parameters one after
+the other.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,17 +18,26 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.data import Dataset
-from extremal.models import PReLUNet, float64_copy, margin, polar, relu_power_with_slope
+from extremal.models import (
+    ParameterGradient,
+    PReLUNet,
+    float64_copy,
+    margin,
+    polar_form,
+    relu_power_with_slope,
+)
 
-Parts = Mapping[str, Tensor]
-_BATCH = 2048
+# Points that are put through the network at a time.
+_BATCH_POINTS = 2048
+# Eigenvalues of a Gram matrix below this share of the largest one are rounding.
+_ROUNDING_EIGENVALUE_SHARE = 1e-15
 
 
 def constraint_values(net: PReLUNet, data: Dataset) -> Tensor:
     """The constraints' values: (n, 1), or (n, outputs) with infinity at each point's own label."""
     y = _check.labels("data.y", data.y, count=len(data), outputs=net.outputs)
     with torch.no_grad():
-        out = torch.cat([net(x.double()) for x in data.x.split(_BATCH)])
+        out = torch.cat([net(x.double()) for x in data.x.split(_BATCH_POINTS)])
     if net.outputs == 1:
         return (y * out).unsqueeze(1)
     own = nn.functional.one_hot(y, net.outputs).bool()
@@ -45,100 +52,59 @@ def cotangents(weights: Tensor, y: Tensor) -> Tensor:
     return own * weights.sum(1, keepdim=True) - weights
 
 
-def gradient(
-    net: PReLUNet, x: Tensor, cotangent: Tensor, names: Iterable[str]
-) -> dict[str, Tensor]:
-    """The gradient of the combination in the named parameters, in batches."""
-    total: dict[str, Tensor] = {}
-    for some, weight in zip(x.split(_BATCH), cotangent.split(_BATCH), strict=True):
-        found = net.parameter_gradient(some.double(), weight)
-        for name in names:
-            part = getattr(found, name)
-            total[name] = total[name] + part if name in total else part
+def gradient(net: PReLUNet, x: Tensor, cotangent: Tensor, names: Sequence[str]) -> Tensor:
+    """The gradient of the combination in the named parameters, a flat vector, in batches."""
+    parts = zip(x.split(_BATCH_POINTS), cotangent.split(_BATCH_POINTS), strict=True)
+    total = torch.zeros((), dtype=torch.float64, device=x.device)
+    for some, weight in parts:
+        total = total + _flat(net.parameter_gradient(some.double(), weight), names)
     return total
 
 
 def inner_products(
-    net: PReLUNet, x: Tensor, cotangent: Tensor, ray: Parts
+    net: PReLUNet, x: Tensor, cotangent: Tensor, ray: Tensor, names: Sequence[str]
 ) -> tuple[Tensor, Tensor]:
-    """Inner products of m single gradients with each other (m, m) and with `ray` (m,).
+    """Inner products of m single gradients with each other (m, m) and with a flat `ray` (m,).
 
-    Over the parameters that `ray` names, and without forming the gradients, which have width * dim
+    Over the named parameters, and without forming the gradients, which have width * dim
     entries each. With q = cotangent @ votes, r = relu(<z, u_j>): the gradient in w_j is
     q_j (p r^(p-1) z - (p-1) r^p u_j), and since r^(p-1) <z, u_j> = r^p, two of them have the inner
     product q_j q'_j (p^2 (r r')^(p-1) <z, z'> - (p^2 - 1) (r r')^p).
     """
+    sizes = [getattr(net, name).numel() for name in names]
+    rays = dict(zip(names, ray.split(sizes), strict=True))
     with torch.no_grad():
-        u = polar(net).directions
+        u = polar_form(net).directions
         z = net.preparation(x.double())
         power, slope = relu_power_with_slope(z @ u.T, net.p)  # (m, width)
         q = cotangent @ net.votes
         gram, along = z.new_zeros(len(x), len(x)), z.new_zeros(len(x))
-        if "neurons" in ray:
-            bent, radial = q * slope, q * power
-            gram += (bent @ bent.T) * (z @ z.T) - (net.p**2 - 1.0) * (radial @ radial.T)
-            along += (bent * (z @ ray["neurons"].T)).sum(1)
-            along -= (net.p - 1.0) * (radial @ (u * ray["neurons"]).sum(1))
-        if "votes" in ray:
+        if "neurons" in rays:
+            curved, radial, rows = q * slope, q * power, rays["neurons"].view_as(u)
+            gram += (curved @ curved.T) * (z @ z.T) - (net.p**2 - 1.0) * (radial @ radial.T)
+            along += (curved * (z @ rows.T)).sum(1)
+            along -= (net.p - 1.0) * (radial @ (u * rows).sum(1))
+        if "votes" in rays:
             hidden = power * torch.linalg.vector_norm(net.neurons, dim=1)
             gram += (cotangent @ cotangent.T) * (hidden @ hidden.T)
-            along += ((cotangent @ ray["votes"]) * hidden).sum(1)
+            along += ((cotangent @ rays["votes"].view_as(net.votes)) * hidden).sum(1)
     return gram, along
-
-
-_COSINE = 1e-7  # gradients at a smaller cosine with the residual count as perpendicular to it
 
 
 def nearest_in_cone(gram: Tensor, inner: Tensor) -> Tensor:
     """The c >= 0 (m,) that minimises ||t - sum_a c_a u_a|| for unit vectors u_a and a unit t.
 
     `gram` (m, m) holds <u_a, u_b> and `inner` (m,) holds <u_a, t>, in float64: the vectors
-    themselves may be too long to keep. The active-set method of Lawson & Hanson (1974, Chapter 23)
-    on the normal equations. It stops where no u_a has <u_a, residual> > 1e-7, or where the best of
-    those depends on the chosen ones to rounding: the squared distance is then within
-    2e-7 sum_a c*_a of the least one, by convexity, with c* the minimiser.
+    themselves may be too long to keep. Non-negative least squares in the coordinates of the
+    eigenvectors of `gram`, without those whose eigenvalues are rounding.
     """
-    c = torch.zeros_like(inner)
-    chosen = torch.zeros_like(inner, dtype=torch.bool)
-    barred = chosen.clone()
-    for _ in range(10 * len(inner)):
-        slack = torch.where(chosen | barred, -torch.inf, inner - gram @ c)
-        if not len(slack) or float(slack.max()) <= _COSINE:
-            break
-        new = int(slack.argmax())
-        chosen[new] = True
-        if not _descend(c, chosen, gram, inner, new):
-            chosen[new], barred[new] = False, True
-            continue
-        barred.zero_()
-    return c
+    from scipy.optimize import nnls  # noqa: PLC0415 - it takes as long as all of the package
 
-
-def _descend(c: Tensor, chosen: Tensor, gram: Tensor, inner: Tensor, new: int) -> bool:
-    """Move c to the least-squares point of the chosen vectors, dropping those that would turn < 0.
-
-    False, with nothing changed, where the new vector depends on the others to rounding or where
-    rounding gives it no positive weight.
-    """
-    while True:
-        index = chosen.nonzero().squeeze(1)
-        factor, failed = torch.linalg.cholesky_ex(gram[index][:, index])
-        if int(failed) and c[new] == 0.0:
-            return False
-        wanted = torch.cholesky_solve(inner[index].unsqueeze(1), factor).squeeze(1)
-        if c[new] == 0.0 and not float(wanted[index == new]) > 0.0:
-            return False
-        bad = wanted <= 0.0
-        if not bool(bad.any()):
-            c.zero_()
-            c[index] = wanted
-            return True
-        now = c[index]
-        share = float((now[bad] / (now[bad] - wanted[bad])).min())
-        moved = now + share * (wanted - now)
-        moved[bad & (moved <= 1e-14 * moved.max())] = 0.0
-        c[index] = moved
-        chosen &= c > 0.0
+    values, vectors = torch.linalg.eigh(gram)
+    known = values > _ROUNDING_EIGENVALUE_SHARE * values[-1]
+    root, vectors = values[known].sqrt(), vectors[:, known]
+    rows, target = root.unsqueeze(1) * vectors.T, (vectors.T @ inner) / root
+    return torch.from_numpy(nnls(rows.numpy(), target.numpy(), maxiter=10 * len(inner))[0])
 
 
 @dataclass(frozen=True)
@@ -174,11 +140,11 @@ def normalized_margin(net: PReLUNet, data: Dataset) -> float:
     - `net`: a `PReLUNet` without biases; its frozen weights are no part of theta.
     - `data`: the `Dataset` whose margins count, usually the training data; points of any dtype.
     """
-    theta, twin, scales = _trained(net, data)
-    pairs = zip(data.x.split(_BATCH), data.y.split(_BATCH), strict=True)
+    twin, names, scales = _trained(net, data)
+    pairs = zip(data.x.split(_BATCH_POINTS), data.y.split(_BATCH_POINTS), strict=True)
     with torch.no_grad():
         least = min(float(margin(twin, x.double(), y).min()) for x, y in pairs)
-    return _normalized(least, theta, scales)
+    return _normalized(least, twin, names, scales)
 
 
 def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
@@ -197,66 +163,67 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
 
     The refined ones make eps least over the cone of the gradients of the `support` smallest
     constraints and, unless these are all, of h. That is non-negative least squares in inner
-    products (`nearest_in_cone` says how accurate), with eps recomputed from the gradients.
+    products (`nearest_in_cone`), with eps recomputed from the gradients.
 
     Arguments:
 
     - `net`: a `PReLUNet` without biases; its frozen weights are no part of theta.
     - `data`: the `Dataset` whose margins count, usually the training data; points of any dtype.
     """
-    theta, twin, scales = _trained(net, data)
+    twin, names, scales = _trained(net, data)
     _check.integer("support", support, minimum=1)
-    length, values = _norm(theta), constraint_values(twin, data)
-    least = float(values.min())
-    normalized = _normalized(least, theta, scales)
+    theta, values = _flat(twin, names), constraint_values(twin, data)
+    least, length = float(values.min()), _norm(theta)
+    normalized = _normalized(least, twin, names, scales)
     if not least > 0.0:
-        return KKT(normalized, len(theta), *[math.inf] * 4)
+        return KKT(normalized, len(names), *[math.inf] * 4)
     # The loss weighs the margins as they are; the factor exp(-least) cancels, as scales do below.
     weights = torch.exp((least - values) * scales["neurons"] * scales["votes"])
-    h = gradient(twin, data.x, cotangents(weights, data.y), theta)
-    unit, ray = _scaled(theta, 1.0 / length), _scaled(h, 1.0 / _norm(h))
+    h = gradient(twin, data.x, cotangents(weights, data.y), names)
+    ray = h / _norm(h)
     loose = torch.where(weights > 0, weights * (values - least), 0.0)
     slackness = float(loose.sum()) / (_norm(h) * length)
-    eps = _norm({name: unit[name] - ray[name] for name in unit})
-    fitted = _refined(twin, data, values, unit, ray, slackness, length, support)
-    return KKT(normalized, len(theta), eps, slackness, *fitted)
+    eps = _norm(theta / length - ray)
+    fitted = _refined(twin, data, values, names, ray, slackness, support)
+    return KKT(normalized, len(names), eps, slackness, *fitted)
 
 
 def _refined(
     twin: PReLUNet,
     data: Dataset,
     values: Tensor,
-    unit: Parts,
-    ray: Parts,
+    names: Sequence[str],
+    ray: Tensor,
     slackness: float,
-    length: float,
     support: int,
 ) -> tuple[float, float]:
     """eps and delta of the best multipliers on the support and, unless it is whole, on `ray`."""
+    theta = _flat(twin, names)
+    length = _norm(theta)
+    unit = theta / length
     count = int(torch.isfinite(values).sum())
     chosen = values.flatten().topk(min(support, count), largest=False)
     rows = chosen.indices // values.shape[1]
     one = torch.zeros(len(rows), values.shape[1], dtype=torch.float64, device=values.device)
     one.scatter_(1, (chosen.indices % values.shape[1]).unsqueeze(1), 1.0)
     x, toward = data.x[rows], cotangents(one, data.y[rows])
-    gram, along = inner_products(twin, x, toward, ray)
+    gram, along = inner_products(twin, x, toward, ray, names)
     sizes = gram.diagonal().sqrt()
-    inner = len(unit) * chosen.values / (sizes * length)  # Euler: <theta, grad g> = L g
+    inner = len(names) * chosen.values / (sizes * length)  # Euler: <theta, grad g> = L g
     gram, along = gram / (sizes.unsqueeze(1) * sizes), along / sizes
     if len(rows) < count:
         corner = gram.new_ones(1, 1)
         gram = torch.cat([torch.cat([gram, along[None]]), torch.cat([along[:, None], corner])], 1)
-        inner = torch.cat([inner, inner.new_tensor([_dot(unit, ray)])])
+        inner = torch.cat([inner, (unit @ ray).reshape(1)])
     c = nearest_in_cone(gram, inner)
     own, rest = c[: len(rows)] / sizes, float(c[len(rows) :].sum())
-    near = gradient(twin, x, own.unsqueeze(1) * toward, unit)
-    left = {name: unit[name] - near[name] - rest * ray[name] for name in unit}
+    near = gradient(twin, x, own.unsqueeze(1) * toward, names)
     loose = float((own * (chosen.values - values.min())).sum()) / length
-    return _norm(left), loose + rest * slackness
+    return _norm(unit - near - rest * ray), loose + rest * slackness
 
 
-def _trained(net: PReLUNet, data: Dataset) -> tuple[Parts, PReLUNet, dict[str, float]]:
-    """The trained parameters and the whole network in float64, over scales; or a refusal.
+def _trained(net: PReLUNet, data: Dataset) -> tuple[PReLUNet, list[str], dict[str, float]]:
+    """The network in float64 over scales, and the names of its trained parameters; or a refusal.
 
     The scales of neurons and votes are powers of two near the largest entry, one for both where
     both are trained, so that nothing is rounded and no square of a weight of 1e-170 underflows.
@@ -279,26 +246,23 @@ def _trained(net: PReLUNet, data: Dataset) -> tuple[Parts, PReLUNet, dict[str, f
     }
     for name, part in twin.named_parameters():
         part.div_(scales[name])
-    return {name: getattr(twin, name).detach() for name in names}, twin, scales
+    return twin, names, scales
 
 
-def _normalized(least: float, theta: Parts, scales: Mapping[str, float]) -> float:
+def _normalized(
+    least: float, twin: PReLUNet, names: Sequence[str], scales: Mapping[str, float]
+) -> float:
     """The smallest margin over ||theta||^L, from both over their scales: a frozen one's is left."""
-    left = math.prod(scale for name, scale in scales.items() if name not in theta)
-    return least / _norm(theta) ** len(theta) * left
+    left = math.prod(scale for name, scale in scales.items() if name not in names)
+    return least / _norm(_flat(twin, names)) ** len(names) * left
 
 
-def _dot(left: Parts, right: Parts) -> float:
-    return sum(float((left[name] * right[name]).sum()) for name in left)
+def _flat(parts: PReLUNet | ParameterGradient, names: Sequence[str]) -> Tensor:
+    """The named parameters, or the gradients in them, one after the other."""
+    return torch.cat([getattr(parts, name).detach().flatten() for name in names])
 
 
-def _norm(parts: Parts) -> float:
-    largest = max(float(part.abs().max()) for part in parts.values())
-    if largest == 0.0:
-        return 0.0
-    shrunk = {name: part / largest for name, part in parts.items()}
-    return largest * math.sqrt(_dot(shrunk, shrunk))
-
-
-def _scaled(parts: Parts, factor: float) -> dict[str, Tensor]:
-    return {name: factor * part for name, part in parts.items()}
+def _norm(vector: Tensor) -> float:
+    """The norm of a vector whose squares may underflow."""
+    largest = float(vector.abs().max())
+    return largest * float(torch.linalg.vector_norm(vector / largest)) if largest > 0.0 else 0.0

@@ -1,6 +1,6 @@
 """Where neurons point, how much each contributes, and which directions nobody follows.
 
-How well filters have learned robust and non-robust features of patches.
+And how well filters have learned robust and non-robust features of patches.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import unit_rows
 from extremal.data import PatchData
 from extremal.models import PatchCNN, PReLUNet
 
@@ -54,7 +55,7 @@ def contributions(net: PReLUNet) -> Tensor:
 
     - `net`: a `PReLUNet`.
     """
-    _check_net(net)
+    _check.instance("net", net, PReLUNet, "be a PReLUNet")
     with torch.no_grad():
         votes = torch.linalg.vector_norm(net.votes.double(), dim=0)
         return votes * torch.linalg.vector_norm(net.neurons.double(), dim=1)
@@ -67,7 +68,7 @@ def balancedness(net: PReLUNet) -> Tensor:
 
     - `net`: a `PReLUNet`. With several outputs v_j^2 is ||V_j||^2.
     """
-    _check_net(net)
+    _check.instance("net", net, PReLUNet, "be a PReLUNet")
     with torch.no_grad():
         return net.votes.double().square().sum(0) - net.neurons.double().square().sum(1)
 
@@ -88,7 +89,7 @@ def cosines(neurons: Tensor, directions: Tensor) -> Tensor:
     _check.matrix("directions", directions, columns=neurons.shape[1])
     with torch.no_grad():
         w, d = neurons.double(), directions.double()
-        return _unit(w) @ _unit(d).T
+        return unit_rows(w) @ unit_rows(d).T
 
 
 def stable_rank(matrix: Tensor) -> float:
@@ -158,12 +159,3 @@ def following(
     followed = set(best.indices[best.values >= threshold].tolist())
     left = tuple(k for k in range(len(directions)) if k not in followed)
     return Following(order, mass[order], best.indices, best.values, left, threshold)
-
-
-def _check_net(net: object) -> None:
-    _check.instance("net", net, PReLUNet, "be a PReLUNet")
-
-
-def _unit(rows: Tensor) -> Tensor:
-    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / torch.where(length > 0, length, 1.0)

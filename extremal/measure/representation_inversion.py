@@ -1,4 +1,4 @@
-"""Pictures of what a representation keeps of a point: other points that it can't tell from it."""
+"""Pictures of what a representation keeps of a point: other points that it cannot tell from it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._tensors import unit_rows
 from extremal.data import Box, checked_box
-from extremal.models import float64_copy, gap_gradient, represented
+from extremal.models import float64_copy, gap_gradient, input_dim, representations
 
-_MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-12  # of Adam; gradients are divided by their norm before
-_NOTED = 20  # gaps that are kept on the way
+# Adam's decay of the mean of gradients, which are divided by their norm before.
+_MEAN_DECAY = 0.9
+# Adam's decay of the mean of their squares.
+_SQUARE_DECAY = 0.999
+# What Adam adds to the root of that mean.
+_ADAM_EPS = 1e-12
+# How many gaps are kept on the way.
+_RECORDED_GAPS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,49 +79,42 @@ def invert(
     - `tolerance`: the largest relative gap that counts as converged; it does not change the search.
     - `generator`: source of all random numbers; the same seed gives the same result.
     """
-    _check.matrix("x", x, columns=_columns(represent))
+    _check.matrix("x", x, columns=input_dim(represent))
     if box is not None:
         box = checked_box(box, x)
     total = _check.integer("steps", steps, minimum=1)
     rate = _check.number("lr", lr, above=0.0)
     _check.number("tolerance", tolerance, above=0.0)
     _check.generator("generator", generator)
-    wanted = represented(represent, x)
+    wanted = representations(represent, x)
     at = _noise(x, box, generator)
     scale = torch.linalg.vector_norm(wanted.double(), dim=1)
     scale = torch.where(scale > 0, scale, 1.0)
     mean, square = torch.zeros_like(x), torch.zeros_like(x)
     best, least = at, torch.full_like(wanted[:, 0], torch.inf)
-    every, noted = max(1, total // _NOTED), []
+    every, recorded = max(1, total // _RECORDED_GAPS), []
     for step in range(total):
         gap, gradient = gap_gradient(represent, at, wanted)
         best = torch.where((gap < least).unsqueeze(1), at, best)
         least = torch.minimum(gap, least)
         if step % every == 0:
-            noted.append((step, least.double() / scale))
-        length = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
-        unit = gradient / torch.where(length > 0, length, 1.0)
-        mean = _MEANS * mean + (1 - _MEANS) * unit
-        square = _SQUARES * square + (1 - _SQUARES) * unit.square()
-        size = rate * (1 - step / total) / (1 - _MEANS ** (step + 1))
-        root = (square / (1 - _SQUARES ** (step + 1))).sqrt()
-        at = _into(box, at - size * mean / (root + _EPS))
+            recorded.append((step, least.double() / scale))
+        unit = unit_rows(gradient)
+        mean = _MEAN_DECAY * mean + (1 - _MEAN_DECAY) * unit
+        square = _SQUARE_DECAY * square + (1 - _SQUARE_DECAY) * unit.square()
+        size = rate * (1 - step / total) / (1 - _MEAN_DECAY ** (step + 1))
+        root = (square / (1 - _SQUARE_DECAY ** (step + 1))).sqrt()
+        at = _clamped_to(box, at - size * mean / (root + _ADAM_EPS))
     gap = _gaps(represent, at, wanted)
     best = torch.where((gap <= least).unsqueeze(1), at, best)
     final = _gaps(
-        float64_copy(represent), best.double(), represented(float64_copy(represent), x.double())
+        float64_copy(represent), best.double(), representations(float64_copy(represent), x.double())
     )
-    noted.append((total, torch.minimum(gap, least).double() / scale))
-    taken, path = zip(*noted, strict=True)
+    recorded.append((total, torch.minimum(gap, least).double() / scale))
+    taken, path = zip(*recorded, strict=True)
     return Inversion(
         best, final / scale, path[0], torch.tensor(taken), torch.stack(path), tolerance
     )
-
-
-def _columns(represent: nn.Module) -> int | None:
-    """How many coordinates a point has, where the network behind a representation says so."""
-    found = getattr(getattr(represent, "net", represent), "dim", None)
-    return found if isinstance(found, int) else None
 
 
 def _noise(x: Tensor, box: Box | None, generator: torch.Generator) -> Tensor:
@@ -127,7 +127,7 @@ def _noise(x: Tensor, box: Box | None, generator: torch.Generator) -> Tensor:
     return (low + drawn * (high - low)).to(x)
 
 
-def _into(box: Box | None, x: Tensor) -> Tensor:
+def _clamped_to(box: Box | None, x: Tensor) -> Tensor:
     if box is None:
         return x
     low, high = (torch.as_tensor(end).to(x) for end in box)

@@ -14,6 +14,11 @@ from torch import Tensor
 from extremal import _check
 from extremal.data import Dataset, GaussianClusters
 
+# The least coefficient on an own feature, times the mean own one, with which a condition holds.
+_LEAST_OWN_SHARE = 0.3
+# The largest coefficient on another feature, times the mean own one, with which a condition holds.
+_MOST_OTHER_SHARE = 0.3
+
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
@@ -50,15 +55,14 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
     _check.require(same, "start", f"have the shape {tuple(neurons.shape)}", tuple(start.shape))
     _check.instance("data", data, Dataset, "be a Dataset")
     rule = "come from GaussianClusters, with the cluster of each point as its group"
-    known = isinstance(data.source, GaussianClusters) and data.group is not None
-    _check.require(known, "data", rule, type(data.source).__name__)
-    assert data.group is not None
-    fits = data.dim == data.source.dim == neurons.shape[1]
+    source = _check.instance("data", data.source, GaussianClusters, rule)
+    group = _check.instance("data", data.group, Tensor, rule)
+    fits = data.dim == source.dim == neurons.shape[1]
     _check.require(fits, "data", f"have points of {neurons.shape[1]} coordinates", data.dim)
-    inside = int(data.group.max()) < data.source.count
-    _check.require(inside, "data", f"have groups below {data.source.count}", int(data.group.max()))
-    centers = data.source.centers.to(data.x.device)
-    noise = data.x.double() - centers[data.group]
+    largest = int(group.max())
+    _check.require(largest < source.count, "data", f"have groups below {source.count}", largest)
+    centers = source.centers.to(data.x.device)
+    noise = data.x.double() - centers[group]
     parts = torch.cat([centers, noise])  # (K + n, dim)
     moved = neurons.detach().double() - start.detach().double()
     left, size, right = torch.linalg.svd(parts, full_matrices=False)
@@ -99,23 +103,19 @@ def averaging(
     signs: Tensor,
     labels: Tensor,
     *,
-    least: float = 0.3,
-    foreign: float = 0.3,
     ratio: float = 3.0,
 ) -> Averaging:
     """Whether coefficients (width, K) on features average them.
 
     `signs` (width,) are the sides of the neurons and `labels` (K,) those of the clusters, -1 / +1.
     The theorem's constants are not stated: the limits are ours. All own coefficients must be at
-    least `least` and all foreign ones at most `foreign` (they may be as negative as they like),
-    times the mean own one, and no quotient of two own ones above `ratio`, which is 1 at least.
+    least 0.3 and all foreign ones at most 0.3 times the mean own one (they may be as negative as
+    they like), and no quotient of two own ones above `ratio`, which is 1 at least.
 
     Arguments:
 
     - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
     """
-    for name, limit in (("least", least), ("foreign", foreign)):
-        _check.number(name, limit, above=0.0)
     _check.number("ratio", ratio, minimum=1.0)
     own = _own(features, signs, labels)
     mine, others = features.double()[own], features.double()[~own]
@@ -127,7 +127,8 @@ def averaging(
     quotient = float((high / low).max()) if bool((low > 0).all()) else float("inf")
     smallest, largest = float(mine.min()) / scale, float(others.max()) / scale
     size = float(others.abs().max()) / scale
-    holds = smallest >= least and largest <= foreign and quotient <= ratio
+    within = smallest >= _LEAST_OWN_SHARE and largest <= _MOST_OTHER_SHARE
+    holds = within and quotient <= ratio
     return Averaging(scale, smallest, largest, size, quotient, holds)
 
 
@@ -146,9 +147,7 @@ class Decoupling:
     holds: bool
 
 
-def decoupling(
-    features: Tensor, owner: Tensor, *, least: float = 0.3, other: float = 0.3
-) -> Decoupling:
+def decoupling(features: Tensor, owner: Tensor, *, least: float = _LEAST_OWN_SHARE) -> Decoupling:
     """Whether each neuron's coefficients (width, K) are on the cluster `owner` (width,) alone.
 
     And whether each cluster owns a neuron: many neurons on one cluster have collapsed.
@@ -158,15 +157,12 @@ def decoupling(
     - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
     - `owner`: the cluster of each neuron (width,), whole numbers in 0..K-1.
     - `least`: the least coefficient on the own cluster that `holds` allows, times the mean own one.
-    - `other`: the largest size of any other coefficient that `holds` allows, times the same mean.
+      Any other coefficient may have a size of 0.3 times the same mean.
     """
-    for name, limit in (("least", least), ("other", other)):
-        _check.number(name, limit, above=0.0)
+    _check.number("least", least, above=0.0)
     _check.matrix("features", features)
     rule = f"be an integer tensor ({len(features)},) with clusters in 0..{features.shape[1] - 1}"
-    _check.instance("owner", owner, Tensor, rule)
-    right = owner.shape == features.shape[:1] and not owner.is_floating_point()
-    _check.require(right, "owner", rule, f"shape {tuple(owner.shape)} of {owner.dtype}")
+    _check.tensor("owner", owner, features.shape[:1], whole=True, rule=rule)
     inside = int(owner.min()) >= 0 and int(owner.max()) < features.shape[1]
     _check.require(inside, "owner", rule, f"{int(owner.min())}..{int(owner.max())}")
     mask = torch.nn.functional.one_hot(owner.long(), features.shape[1]).bool()
@@ -175,7 +171,7 @@ def decoupling(
     if scale <= 0:
         return Decoupling(scale, -torch.inf, torch.inf, covered, holds=False)
     smallest, largest = float(mine.min()) / scale, float(others.abs().max()) / scale
-    holds = covered == 1.0 and smallest >= least and largest <= other
+    holds = covered == 1.0 and smallest >= least and largest <= _MOST_OTHER_SHARE
     return Decoupling(scale, smallest, largest, covered, holds)
 
 
@@ -224,12 +220,8 @@ def _nonzero(squares: Tensor) -> Tensor:
 def _own(features: Tensor, signs: Tensor, labels: Tensor) -> Tensor:
     """Which features are of the neuron's own class, (width, K)."""
     _check.matrix("features", features)
-    for name, side, count in (("signs", signs, len(features)), ("labels", labels, None)):
-        rule = f"be a tensor of -1 and +1 with {count or features.shape[1]} entries"
-        _check.instance(name, side, Tensor, rule)
-        good = side.ndim == 1 and len(side) == (count or features.shape[1])
-        _check.require(good, name, rule, f"shape {tuple(side.shape)}")
-        _check.require(bool((side.abs() == 1).all()), name, rule, side.tolist())
+    _check.signs("signs", signs, count=features.shape[0])
+    _check.signs("labels", labels, count=features.shape[1])
     both = set(labels.tolist()) == {-1, 1}
     _check.require(both, "labels", "name both classes", labels.tolist())
     return signs.unsqueeze(1) == labels.unsqueeze(0)

@@ -1,19 +1,26 @@
 """Networks, their initialisations and files, and the classifiers that the theory is about."""
 
-from extremal.models.activations import relu_power, relu_power_with_slope
+from extremal.models.activations import (
+    PowerReLU,
+    SmoothedReLU,
+    relu_power,
+    relu_power_with_slope,
+)
 from extremal.models.classification_margin import (
     HasInputGradient,
     check_outputs,
+    evaluation_mode,
     float64_copy,
     margin,
     margin_gradient,
     output_margins,
 )
-from extremal.models.conversion import from_authors, from_torch
-from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d, SmoothedReLU
-from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PowerReLU, PReLULayer, mlp
-from extremal.models.grid import GridNet, ratio_grid, ratio_side
+from extremal.models.conversion import from_authors, from_torch, rescaled
+from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d
+from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PReLULayer, mlp
+from extremal.models.grid_network import GridNet, ratio_grid, ratio_side
 from extremal.models.image_features.feature_extractor import extractor, features, through
+from extremal.models.image_features.frozen_networks import FrozenResNet, load_resnet
 from extremal.models.initialisation import (
     Balanced,
     Blocks,
@@ -24,9 +31,8 @@ from extremal.models.initialisation import (
     Weights,
 )
 from extremal.models.model_files import included_networks, load, load_with_note, save
-from extremal.models.nearest_centre import NearestCentre
-from extremal.models.network_reduction import Polar, Reduction, polar, reduced_networks
-from extremal.models.prelu_net import ParameterGradient, PReLUNet
+from extremal.models.network_reduction import Reduction, reduced_networks
+from extremal.models.prelu_net import DenseInputs, ParameterGradient, PReLUNet, PreparedInputs
 from extremal.models.preparation import Preparation
 from extremal.models.provable_constructions import (
     DistanceRatio,
@@ -34,17 +40,25 @@ from extremal.models.provable_constructions import (
     Memoriser,
     cover,
     cover_network,
+    least_distance,
+    pairwise_distances,
 )
-from extremal.models.readouts import Grouped, Representation, gap_gradient, represented
+from extremal.models.readouts import (
+    Grouped,
+    LogOdds,
+    Representation,
+    gap_gradient,
+    input_dim,
+    representations,
+    signed_sum,
+)
 from extremal.models.reference_classifiers import (
     BayesClassifier,
-    LogOdds,
     average_classifier,
     averaged_classifier,
     bayes_classifier,
     decoupled_classifier,
     subclass_classifier,
-    summed,
 )
 from extremal.models.two_layer_form import (
     TwoLayerForm,
@@ -52,6 +66,7 @@ from extremal.models.two_layer_form import (
     group_margins,
     inner_network,
     is_shallow,
+    polar_form,
     with_readout_of,
 )
 
@@ -63,8 +78,10 @@ __all__ = [
     "Blocks",
     "ConvPReLU",
     "DeepPReLU",
+    "DenseInputs",
     "DistanceRatio",
     "Explicit",
+    "FrozenResNet",
     "Gaussian",
     "GridNet",
     "Grouped",
@@ -74,15 +91,14 @@ __all__ = [
     "KnowsRadii",
     "LogOdds",
     "Memoriser",
-    "NearestCentre",
     "PReLUConv2d",
     "PReLULayer",
     "PReLUNet",
     "ParameterGradient",
     "PatchCNN",
-    "Polar",
     "PowerReLU",
     "Preparation",
+    "PreparedInputs",
     "Reduction",
     "Representation",
     "SmoothedReLU",
@@ -96,6 +112,7 @@ __all__ = [
     "cover",
     "cover_network",
     "decoupled_classifier",
+    "evaluation_mode",
     "extractor",
     "features",
     "float64_copy",
@@ -105,23 +122,28 @@ __all__ = [
     "group_margins",
     "included_networks",
     "inner_network",
+    "input_dim",
     "is_shallow",
+    "least_distance",
     "load",
+    "load_resnet",
     "load_with_note",
     "margin",
     "margin_gradient",
     "mlp",
     "output_margins",
-    "polar",
+    "pairwise_distances",
+    "polar_form",
     "ratio_grid",
     "ratio_side",
     "reduced_networks",
     "relu_power",
     "relu_power_with_slope",
-    "represented",
+    "representations",
+    "rescaled",
     "save",
+    "signed_sum",
     "subclass_classifier",
-    "summed",
     "through",
     "with_readout_of",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +13,8 @@ from extremal import _check
 from extremal.models.convolutional import PatchCNN
 from extremal.models.prelu_net import PReLUNet
 
-HasInputGradient = PReLUNet | PatchCNN  # networks with an `input_gradient` by hand
+HasInputGradient = PReLUNet | PatchCNN
+"""Networks with an `input_gradient` by hand."""
 
 
 def margin(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -43,7 +46,7 @@ def output_margins(out: Tensor, y: Tensor) -> Tensor:
     if out.ndim == 1:
         return y * out
     own = out.gather(1, y.unsqueeze(1)).squeeze(1)
-    return own - _without(out, y).amax(1)
+    return own - _without_own(out, y).amax(1)
 
 
 def check_outputs(out: Tensor) -> None:
@@ -72,7 +75,7 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
     """
     _check_pair(net, x)
     if isinstance(net, HasInputGradient):
-        return _analytic(net, x, y)
+        return _gradient_by_hand(net, x, y)
     with torch.enable_grad():
         point = x.detach().requires_grad_(True)
         value = margin(net, point, y)
@@ -93,27 +96,44 @@ def float64_copy(net: nn.Module) -> nn.Module:
     return twin
 
 
+@contextmanager
+def evaluation_mode(net: nn.Module) -> Iterator[None]:
+    """Run what is inside with all parts of a network in evaluation mode; then as they were.
+
+    Arguments:
+
+    - `net`: any module.
+    """
+    modes = [(part, part.training) for part in net.modules()]
+    net.eval()
+    try:
+        yield
+    finally:
+        for part, mode in modes:
+            part.training = mode
+
+
 def _check_pair(net: object, x: object) -> None:
     _check.module("net", net)
     _check.instance("x", x, Tensor, "be a tensor of points")
 
 
-def _analytic(net: HasInputGradient, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+def _gradient_by_hand(net: HasInputGradient, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if net.outputs == 1:
         sign = _labels_for(x[:, 0], y).to(x.dtype)
         out, gradient = net.input_gradient(x, sign)
         return sign * out.squeeze(1), gradient
 
-    def toward(out: Tensor) -> Tensor:
+    def own_minus_rival(out: Tensor) -> Tensor:
         own = _labels_for(out, y).unsqueeze(1)
-        rival = _without(out, own.squeeze(1)).argmax(1, keepdim=True)
+        rival = _without_own(out, own.squeeze(1)).argmax(1, keepdim=True)
         return torch.zeros_like(out).scatter_(1, own, 1.0).scatter_(1, rival, -1.0)
 
-    out, gradient = net.input_gradient(x, toward)
+    out, gradient = net.input_gradient(x, own_minus_rival)
     return output_margins(out, y), gradient
 
 
-def _without(out: Tensor, y: Tensor) -> Tensor:
+def _without_own(out: Tensor, y: Tensor) -> Tensor:
     """The outputs with each point's own one set to minus infinity."""
     own = nn.functional.one_hot(y, out.shape[1]).bool()
     return out.masked_fill(own, -torch.inf)

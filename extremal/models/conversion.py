@@ -1,4 +1,4 @@
-"""Networks that were trained elsewhere, as `PReLUNet`s that can be attacked and certified."""
+"""Networks that were trained elsewhere, or in other units, as `PReLUNet`s of the inputs here."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
 
-_PARTS = {
+# The tensors of a checkpoint of Min & Vidal 2024's code, with their shapes.
+_CHECKPOINT_TENSORS = {
     "center": "(1, D)",
     "prelulayer.W": "(D, h)",
     "output_net.weight": "(C, h)",
     "output_net.bias": "(C,)",
 }
-_AUTHORS = "hold a state dict of " + ", ".join(f"{name} {form}" for name, form in _PARTS.items())
-_SHAPE = "be nn.Sequential of Linear, ReLU, Linear (Flatten first, Dropout anywhere)"
+
+# What such a checkpoint must do, as errors say it.
+_CHECKPOINT_RULE = "hold a state dict of " + ", ".join(
+    f"{name} {shape}" for name, shape in _CHECKPOINT_TENSORS.items()
+)
 
 
 def from_authors(path: str | os.PathLike[str], p: float) -> PReLUNet:
@@ -37,14 +41,14 @@ def from_authors(path: str | os.PathLike[str], p: float) -> PReLUNet:
     - `p`: the power that the network was trained with, at least 1.
     """
     p = _check.number("p", p, minimum=1.0)
-    state = _state(as_path(path))
+    state = _checkpoint(as_path(path))
     center, neurons = state["center"], state["prelulayer.W"]
     votes, bias = state["output_net.weight"], state["output_net.bias"]
     sizes = ", ".join(str(tuple(part.shape)) for part in state.values())
     flat = center.ndim == 2 and len(center) == 1 and neurons.ndim == votes.ndim == 2
-    _check.require(flat and bias.ndim == 1, "path", _AUTHORS, sizes)
+    _check.require(flat and bias.ndim == 1, "path", _CHECKPOINT_RULE, sizes)
     fits = center.shape[1] == len(neurons) and neurons.shape[1] == votes.shape[1]
-    _check.require(fits and len(votes) == len(bias), "path", _AUTHORS, sizes)
+    _check.require(fits and len(votes) == len(bias), "path", _CHECKPOINT_RULE, sizes)
     return PReLUNet(
         len(neurons),
         neurons.shape[1],
@@ -65,14 +69,14 @@ def from_torch(module: nn.Module) -> PReLUNet:
     beginning and Dropouts, which do nothing once trained, are passed over. The weights are copied.
     One output means labels -1 / +1, several mean 0..C-1.
     """
-    layers = _layers(module)
+    layers = _active_layers(module)
     kinds = [type(layer) for layer in layers]
+    rule = "be nn.Sequential of Linear, ReLU, Linear (Flatten first, Dropout anywhere)"
     good = kinds == [nn.Linear, nn.ReLU, nn.Linear]
     seen = ", ".join(kind.__name__ for kind in kinds) or type(module).__name__
-    _check.require(good, "module", _SHAPE, seen)
-    first, _, last = layers
-    assert isinstance(first, nn.Linear)
-    assert isinstance(last, nn.Linear)
+    _check.require(good, "module", rule, seen)
+    first = _check.instance("module[0]", layers[0], nn.Linear, rule)
+    last = _check.instance("module[-1]", layers[-1], nn.Linear, rule)
     fits = first.out_features == last.in_features
     sizes = f"{first.out_features} and {last.in_features}"
     _check.require(fits, "module", "have as many values between its layers on both sides", sizes)
@@ -89,22 +93,67 @@ def from_torch(module: nn.Module) -> PReLUNet:
     )
 
 
-def _state(path: os.PathLike[str]) -> dict[str, Tensor]:
+def rescaled(net: PReLUNet, center: Tensor, scale: Tensor) -> PReLUNet:
+    """The network of z = scale * (x - center) as one of x, in float64: the same function.
+
+    Without normalising, <w, z> = <scale w, x - center>, and ||w||^(p-1) becomes
+    ||scale w||^(p-1), for which votes make up: the scale of each coordinate is part of the weights,
+    so that attacks and certificates are exact in the units of x. With it, the scale is one number
+    but for coordinates of scale 0, which keep it and lose their weights.
+
+    Arguments:
+
+    - `net`: a `PReLUNet` whose preparation does nothing but normalise; it is left as it is.
+    - `center`: (dim,), in the units of x.
+    - `scale`: (dim,), numbers of at least 0. Where the network normalises, all that are not 0 must
+      be equal.
+    """
+    _check.instance("net", net, PReLUNet, "be a PReLUNet")
+    normalize = net.preparation.normalize
+    plain = net.preparation.scale == 1.0 and net.preparation.center is None
+    _check.require(plain, "net", "have a preparation without scale and center", net.preparation)
+    center = _check.tensor("center", center, (net.dim,))
+    scale = _check.tensor("scale", scale, (net.dim,))
+    _check.require(bool((scale >= 0).all()), "scale", "be >= 0", f"entry {float(scale.min()):g}")
+    used = scale > 0
+    one = normalize == 0 or len(scale[used].unique()) <= 1
+    _check.require(one, "scale", "be one number where the network normalises", "several")
+    with torch.no_grad():
+        neurons, votes = net.neurons.double(), net.votes.double()
+        moved = neurons * (used if normalize > 0 else scale)
+        lengths = (moved.norm(dim=1), neurons.norm(dim=1))
+        ratio = lengths[0] / torch.where(lengths[1] > 0, lengths[1], 1.0)
+        init = Explicit(moved, votes * ratio ** (net.p - 1.0), net.hidden_bias, net.bias)
+    unit = float(scale.max()) if normalize > 0 and bool(used.any()) else 1.0
+    return PReLUNet(
+        net.dim,
+        net.width,
+        net.p,
+        net.outputs,
+        bias=net.bias is not None,
+        hidden_bias=net.hidden_bias is not None,
+        preparation=Preparation(unit, center, normalize),
+        init=init,
+        dtype=torch.float64,
+        generator=torch.Generator(),
+    )
+
+
+def _checkpoint(path: os.PathLike[str]) -> dict[str, Tensor]:
     """The four tensors of a checkpoint."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a spoilt pickle may raise any, such as KeyError or struct.error
-        told = " ".join(str(error).split())[:200]
-        raise ValueError(f"path must be a checkpoint of tensors, got {path} ({told})") from None
-    found = isinstance(state, Mapping)
-    _check.require(found, "path", _AUTHORS, type(state).__name__)
-    for name in _PARTS:
-        _check.require(isinstance(state.get(name), Tensor), "path", _AUTHORS, f"no {name}")
+        why = " ".join(str(error).split())[:200]
+        raise ValueError(f"path must be a checkpoint of tensors, got {path} ({why})") from None
+    _check.instance("path", state, Mapping, _CHECKPOINT_RULE)
+    for name in _CHECKPOINT_TENSORS:
+        _check.require(isinstance(state.get(name), Tensor), "path", _CHECKPOINT_RULE, f"no {name}")
         _check.finite(name, state[name])
-    return {name: state[name] for name in _PARTS}
+    return {name: state[name] for name in _CHECKPOINT_TENSORS}
 
 
-def _layers(module: nn.Module) -> list[nn.Module]:
+def _active_layers(module: nn.Module) -> list[nn.Module]:
     """The layers of a chain that do anything to a vector."""
     if not isinstance(module, nn.Sequential):
         return []

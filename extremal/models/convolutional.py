@@ -1,7 +1,4 @@
-"""A convolutional network of polynomial ReLUs, for images: deeper, and not shallow.
-
-A two-layer network on patches, with a smoothed ReLU (Li & Li 2025).
-"""
+"""Convolutional networks: polynomial ReLUs for images, and a smoothed ReLU on patches."""
 
 from __future__ import annotations
 
@@ -12,47 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal.models.activations import relu_power
+from extremal.models.activations import SmoothedReLU, relu_power
+from extremal.models.initialisation import uniform_draw
+from extremal.models.preparation import check_rows
 
-
-class SmoothedReLU(nn.Module):
-    """0 for z <= 0, z^q / (q rho^(q-1)) up to rho, then z - (1 - 1/q) rho: smooth for q > 1.
-
-    Allen-Zhu & Li 2023; value and slope meet at rho, where the slope is 1.
-
-    Arguments:
-
-    - `q`: the power of the lower part, at least 1; q = 1 is the plain ReLU.
-    - `rho`: where the linear part begins, above 0.
-    """
-
-    def __init__(self, q: float, rho: float) -> None:
-        super().__init__()
-        self.q = _check.number("q", q, minimum=1.0)
-        self.rho = _check.number("rho", rho, above=0.0)
-
-    def extra_repr(self) -> str:
-        """The settings, for print()."""
-        return f"q={self.q:g}, rho={self.rho:g}"
-
-    def forward(self, z: Tensor) -> Tensor:
-        """The activation of each entry."""
-        low = z.clamp(0.0, self.rho)
-        power = low.square() * (0.5 / self.rho) if self.q == 2.0 else self._power(low)
-        # Not a clamp, whose slope at rho itself would come on top of the power's.
-        return power + torch.where(z > self.rho, z - self.rho, 0.0)
-
-    def with_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The activation of each entry and its derivative, (min(z, rho)/rho)^(q-1) for z > 0."""
-        low = z.clamp(0.0, self.rho)
-        if self.q == 2.0:
-            slope = low / self.rho
-        else:
-            slope = torch.where(z > 0, (low / self.rho).pow(self.q - 1.0), 0.0)
-        return slope * low / self.q + torch.where(z > self.rho, z - self.rho, 0.0), slope
-
-    def _power(self, low: Tensor) -> Tensor:
-        return low.pow(self.q) / (self.q * self.rho ** (self.q - 1.0))
+# The height and width of the patches that a `PReLUConv2d` looks at.
+_KERNEL_SIZE = 3
 
 
 class PatchCNN(nn.Module):
@@ -105,7 +67,7 @@ class PatchCNN(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """F(X), (n, classes)."""
-        return self._summed(self.activation(self._inner(x)), len(x))
+        return self._class_sums(self.activation(self._inner_products(x)), len(x))
 
     def input_gradient(
         self, x: Tensor, cotangent: Tensor | Callable[[Tensor], Tensor]
@@ -115,27 +77,24 @@ class PatchCNN(nn.Module):
         `cotangent` has the shape of F(X), or is a function of F(X), such as a loss's slope.
         """
         with torch.no_grad():
-            values, slopes = self.activation.with_slope(self._inner(x))
-            out = self._summed(values, len(x))
+            values, slopes = self.activation.with_slope(self._inner_products(x))
+            out = self._class_sums(values, len(x))
             given = cotangent(out) if callable(cotangent) else cotangent
             weight = slopes.reshape(len(x), -1, self.outputs, self.width)
             weight = weight * given.reshape(len(x), 1, self.outputs, 1)
             gradient = weight.reshape(len(slopes), -1) @ self.filters.flatten(0, 1)
         return out, gradient.reshape(x.shape)
 
-    def _inner(self, x: Tensor) -> Tensor:
+    def _inner_products(self, x: Tensor) -> Tensor:
         """<w_ir, x_p>, (n P, classes width)."""
         rule = f"be (n, P {self.patch_dim}) numbers"
         good = x.ndim == 2 and x.shape[1] % self.patch_dim == 0
         _check.require(good, "x", rule, f"shape {tuple(x.shape)}")
         return nn.functional.linear(x.reshape(-1, self.patch_dim), self.filters.flatten(0, 1))
 
-    def _summed(self, values: Tensor, count: int) -> Tensor:
+    def _class_sums(self, values: Tensor, count: int) -> Tensor:
         """Over patches and the filters of a class, (n, classes)."""
         return values.reshape(count, -1, self.outputs, self.width).sum((1, 3))
-
-
-_KERNEL = 3
 
 
 class PReLUConv2d(nn.Module):
@@ -168,13 +127,14 @@ class PReLUConv2d(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        fan = _check.integer("inputs", inputs, minimum=1) * _KERNEL**2
+        fan_in = _check.integer("inputs", inputs, minimum=1) * _KERNEL_SIZE**2
         _check.integer("outputs", outputs, minimum=1)
         self.p = _check.number("p", p, minimum=1.0)
         self.stride = _check.integer("stride", stride, minimum=1)
         _check.floating("dtype", dtype)
-        self.weight = nn.Parameter(torch.empty(outputs, inputs, _KERNEL, _KERNEL, dtype=dtype))
-        _fill(self.weight, (6.0 / fan) ** 0.5, generator)
+        shape = (outputs, inputs, _KERNEL_SIZE, _KERNEL_SIZE)
+        draw = uniform_draw(*shape, generator=_check.generator("generator", generator))
+        self.weight = nn.Parameter(((6.0 / fan_in) ** 0.5 * draw).to(dtype))
 
     def extra_repr(self) -> str:
         """The settings that define the layer, for print()."""
@@ -193,7 +153,7 @@ class PReLUConv2d(nn.Module):
         return whole * relu_power(s / torch.where(whole > 0, whole, 1.0), self.p)
 
     def _convolved(self, x: Tensor, weight: Tensor) -> Tensor:
-        return nn.functional.conv2d(x, weight, stride=self.stride, padding=_KERNEL // 2)
+        return nn.functional.conv2d(x, weight, stride=self.stride, padding=_KERNEL_SIZE // 2)
 
 
 class ConvPReLU(nn.Module):
@@ -225,16 +185,19 @@ class ConvPReLU(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        triple = _listed(shape) and len(shape) == 3
-        _check.require(triple, "shape", "be (channels, height, width)", shape)
-        self.shape = tuple(_check.integer("shape", size, minimum=1) for size in shape)
-        some = _listed(channels) and len(channels) > 0
-        _check.require(some, "channels", "be a sequence of at least one number", channels)
+        self.shape = image_shape(shape)
+        listed = isinstance(channels, Sequence) and not isinstance(channels, str)
+        rule = "be a sequence of at least one number"
+        _check.require(listed and len(channels) > 0, "channels", rule, channels)
         for size in channels:
             _check.integer("channels", size, minimum=1)
         self.outputs = _check.integer("outputs", outputs, minimum=1)
         self.dim = self.shape[0] * self.shape[1] * self.shape[2]
-        self.register_buffer("center", _center(center, self.dim).to(dtype))
+        given = torch.zeros(self.dim) if center is None else center
+        middle = _check.tensor(
+            "center", given, (self.dim,), rule=f"be a ({self.dim},) tensor or None"
+        )
+        self.register_buffer("center", middle.detach().to(dtype, copy=True))
         self.layers = nn.Sequential(
             *(
                 PReLUConv2d(a, b, p, stride=1 if i == 0 else 2, dtype=dtype, generator=generator)
@@ -246,10 +209,11 @@ class ConvPReLU(nn.Module):
             height, width = -(-height // 2), -(-width // 2)
         places = max(1, height // 2) * max(1, width // 2)
         self.pool = nn.AvgPool2d((min(2, height), min(2, width)))
-        self.readout = nn.Linear(channels[-1] * places, self.outputs, dtype=dtype, device="meta")
-        self.readout = self.readout.to_empty(device="cpu")
+        values = channels[-1] * places
+        self.readout = nn.utils.skip_init(nn.Linear, values, self.outputs, dtype=dtype)
         with torch.no_grad():
-            _fill(self.readout.weight, (3.0 / self.readout.in_features) ** 0.5, generator)
+            draw = uniform_draw(self.outputs, values, generator=generator)
+            self.readout.weight.copy_((3.0 / values) ** 0.5 * draw)
             self.readout.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -259,32 +223,14 @@ class ConvPReLU(nn.Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """What the readout reads, (n, channels x places)."""
-        rule = f"be a tensor of shape (n, {self.dim})"
-        _check.instance("x", x, Tensor, rule)
-        fits = x.ndim == 2 and x.shape[1] == self.dim
-        _check.require(fits, "x", rule, f"shape {tuple(x.shape)}")
+        check_rows(x, self.dim)
         images = (x - self.center).reshape(len(x), *self.shape)
         pooled: Tensor = self.pool(self.layers(images))
         return pooled.flatten(1)
 
 
-@torch.no_grad()
-def _fill(weight: Tensor, limit: float, generator: torch.Generator) -> None:
-    """Uniform in +-limit, drawn in float64, so that one seed gives the same in every dtype."""
-    _check.generator("generator", generator)
-    drawn = torch.rand(weight.shape, generator=generator, dtype=torch.float64)
-    weight.copy_(limit * (2.0 * drawn - 1.0))
-
-
-def _listed(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
-
-
-def _center(center: Tensor | None, dim: int) -> Tensor:
-    if center is None:
-        return torch.zeros(dim)
-    good = isinstance(center, Tensor) and center.shape == (dim,)
-    seen = tuple(center.shape) if isinstance(center, Tensor) else type(center).__name__
-    _check.require(good, "center", f"be a ({dim},) tensor or None", seen)
-    _check.finite("center", center)
-    return center.detach().clone()
+def image_shape(shape: object) -> tuple[int, ...]:
+    """A shape (channels, height, width), checked."""
+    good = isinstance(shape, Sequence) and not isinstance(shape, str) and len(shape) == 3
+    _check.require(good, "shape", "be (channels, height, width)", shape)
+    return tuple(_check.integer("shape", size, minimum=1) for size in shape)  # type: ignore[attr-defined]

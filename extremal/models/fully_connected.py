@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal.models.activations import relu_power
+from extremal.models.initialisation import normal_draw, uniform_draw
+from extremal.models.preparation import directions_and_norms
 
 Start = float | Literal["default"]
 Division = Literal["none", "input", "output"]
@@ -25,27 +27,6 @@ ACTIVATIONS: dict[str, Callable[[], nn.Module]] = {
 """The activations that `mlp` knows by name."""
 
 
-class PowerReLU(nn.Module):
-    """relu(s)^p of each entry, any real p >= 1: the polynomial ReLU, not normalised by weights.
-
-    Arguments:
-
-    - `p`: the power, any real number of at least 1.
-    """
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = _check.number("p", p, minimum=1.0)
-
-    def extra_repr(self) -> str:
-        """The power, for print()."""
-        return f"p={self.p:g}"
-
-    def forward(self, s: Tensor) -> Tensor:
-        """relu(s)^p, of the shape of s."""
-        return relu_power(s, self.p)
-
-
 class MLP(nn.Sequential):
     """Linear layers with an activation after each but the last; `mlp` makes one.
 
@@ -55,14 +36,14 @@ class MLP(nn.Sequential):
     @property
     def dim(self) -> int:
         """How many coordinates a point has."""
-        return self._linear()[0].in_features
+        return self._linear_layers()[0].in_features
 
     @property
     def outputs(self) -> int:
         """How many outputs the last linear layer has."""
-        return self._linear()[-1].out_features
+        return self._linear_layers()[-1].out_features
 
-    def _linear(self) -> list[nn.Linear]:
+    def _linear_layers(self) -> list[nn.Linear]:
         return [layer for layer in self if isinstance(layer, nn.Linear)]
 
 
@@ -95,15 +76,14 @@ def mlp(
     - `dtype`: floating-point type of the weights, float32 by default.
     - `generator`: a `torch.Generator` that all random draws come from.
     """
-    sizes = _sizes(dim, widths)
+    sizes = _checked_sizes(dim, widths)
     _check.integer("outputs", outputs, minimum=1)
-    make = _factory(activation)
-    _check_draw(init, dtype, generator)
+    make_activation = _activation_factory(activation)
+    _check_start(init, dtype, generator)
     layers: list[nn.Module] = []
     for inputs, width in pairwise(sizes):
-        own = make()
-        _check.instance("activation()", own, nn.Module, "be a torch.nn.Module")
-        layers += [_linear(inputs, width, bias, init, dtype, generator), own.to(dtype)]
+        made = _check.module("activation()", make_activation())
+        layers += [_linear(inputs, width, bias, init, dtype, generator), made.to(dtype)]
     layers.append(_linear(sizes[-1], outputs, bias, init, dtype, generator))
     if outputs == 1:
         layers.append(nn.Flatten(0))
@@ -139,9 +119,9 @@ class PReLULayer(nn.Module):
         self.inputs = _check.integer("inputs", inputs, minimum=1)
         self.outputs = _check.integer("outputs", outputs, minimum=1)
         self.p = _check.number("p", p, minimum=1.0)
-        _check_draw(init, dtype, generator)
+        _check_start(init, dtype, generator)
         self.neurons = nn.Parameter(torch.empty(self.outputs, self.inputs, dtype=dtype))
-        _fill(self.neurons, None, init, generator)
+        _draw_weights(self.neurons, None, init, generator)
 
     def extra_repr(self) -> str:
         """The settings that define the layer, for print()."""
@@ -194,7 +174,7 @@ class DeepPReLU(nn.Module):
         generator: torch.Generator,
     ) -> None:
         super().__init__()
-        sizes = _sizes(dim, widths)
+        sizes = _checked_sizes(dim, widths)
         _check.require(len(sizes) > 1, "widths", "have at least one hidden width", widths)
         self.dim = sizes[0]
         self.widths = tuple(sizes[1:])
@@ -204,7 +184,7 @@ class DeepPReLU(nn.Module):
         for name, value in (("residual", residual), ("bias", bias)):
             _check.instance(name, value, bool, "be True or False")
         self.residual, self.normalize = residual, normalize
-        _check_draw(init, dtype, generator)
+        _check_start(init, dtype, generator)
         self.layers = nn.ModuleList(
             PReLULayer(inputs, width, self.p, init=init, dtype=dtype, generator=generator)
             for inputs, width in pairwise(sizes)
@@ -238,17 +218,11 @@ class DeepPReLU(nn.Module):
 
 
 def _polar(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The rows divided by their l2 norms, and the norms (..., 1); zero rows stay zero.
+    """Directions and norms of rows, which are left undivided below the smallest normal number.
 
-    Norms are formed after division by the largest entry, whose square may underflow; below the
-    smallest normal number, where its inverse overflows, a row is left undivided.
+    The inverse of a smaller number, which a gradient has, overflows.
     """
-    largest = rows.detach().abs().amax(-1, keepdim=True)
-    alive = largest >= torch.finfo(rows.dtype).tiny
-    unit = torch.where(alive, largest, 1.0)
-    shrunk = rows / unit
-    length = torch.linalg.vector_norm(shrunk, dim=-1, keepdim=True)
-    return shrunk / torch.where(alive, length, 1.0), length * unit
+    return directions_and_norms(rows, least=torch.finfo(rows.dtype).tiny)
 
 
 def _linear(
@@ -259,30 +233,29 @@ def _linear(
     dtype: torch.dtype,
     generator: torch.Generator,
 ) -> nn.Linear:
-    """A linear layer drawn by `generator` alone; made on "meta", it draws nothing of its own."""
-    layer = nn.Linear(inputs, outputs, bias=bias, dtype=dtype, device="meta")
-    layer = layer.to_empty(device="cpu")
-    _fill(layer.weight, layer.bias if bias else None, init, generator)
+    """A linear layer drawn by `generator` alone: PyTorch's own draw is skipped."""
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias, dtype=dtype)
+    _draw_weights(layer.weight, layer.bias if bias else None, init, generator)
     return layer
 
 
 @torch.no_grad()
-def _fill(weight: Tensor, bias: Tensor | None, init: Start, generator: torch.Generator) -> None:
-    """Draw in float64, so that one seed gives the same weights in every dtype."""
+def _draw_weights(
+    weight: Tensor, bias: Tensor | None, init: Start, generator: torch.Generator
+) -> None:
+    """Fill a weight and perhaps a bias in place, as `mlp` says of `init`."""
     for part in (weight, bias):
         if part is None:
             continue
         if init == "default":
-            uniform = torch.rand(part.shape, generator=generator, dtype=torch.float64)
-            part.copy_((2.0 * uniform - 1.0) / weight.shape[1] ** 0.5)
+            part.copy_(uniform_draw(*part.shape, generator=generator) / weight.shape[1] ** 0.5)
         elif part is weight:
-            normal = torch.randn(part.shape, generator=generator, dtype=torch.float64)
-            part.copy_(init * normal)
+            part.copy_(init * normal_draw(*part.shape, generator=generator))
         else:
             part.zero_()
 
 
-def _sizes(dim: int, widths: Sequence[int]) -> list[int]:
+def _checked_sizes(dim: int, widths: Sequence[int]) -> list[int]:
     """dim and the hidden widths, checked."""
     listed = isinstance(widths, Sequence) and not isinstance(widths, str)
     _check.require(listed, "widths", "be a sequence of hidden widths such as (100, 100)", widths)
@@ -292,22 +265,22 @@ def _sizes(dim: int, widths: Sequence[int]) -> list[int]:
     return sizes
 
 
-def _factory(activation: object) -> Callable[[], nn.Module]:
-    made = callable(activation) and not isinstance(activation, nn.Module)
+def _activation_factory(activation: object) -> Callable[[], nn.Module]:
+    makes = callable(activation) and not isinstance(activation, nn.Module)
     known = isinstance(activation, str) and activation in ACTIVATIONS
     names = ", ".join(map(repr, ACTIVATIONS))
     rule = f"be one of {names}, or make a module, such as nn.SiLU"
-    _check.require(made or known, "activation", rule, repr(activation))
+    _check.require(makes or known, "activation", rule, repr(activation))
     if isinstance(activation, str):
         return ACTIVATIONS[activation]
     return cast("Callable[[], nn.Module]", activation)
 
 
-def _check_draw(init: object, dtype: object, generator: object) -> None:
+def _check_start(init: object, dtype: object, generator: object) -> None:
     rule = 'be a finite number > 0 or "default"'
     if init != "default":
-        whole = isinstance(init, Real) and not isinstance(init, bool)
-        good = whole and 0.0 < float(cast(float, init)) < float("inf")
+        number = isinstance(init, Real) and not isinstance(init, bool)
+        good = number and 0.0 < float(cast(float, init)) < float("inf")
         _check.require(good, "init", rule, repr(init))
     _check.floating("dtype", dtype)
     _check.generator("generator", generator)

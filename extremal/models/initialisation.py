@@ -48,9 +48,9 @@ class Gaussian:
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
         """Draw neurons, then votes, then hidden biases."""
         return Weights(
-            neurons=self.std * _normal(width, dim, generator=generator),
-            votes=self.std * _normal(outputs, width, generator=generator),
-            hidden_bias=self.std * _normal(width, generator=generator),
+            neurons=self.std * normal_draw(width, dim, generator=generator),
+            votes=self.std * normal_draw(outputs, width, generator=generator),
+            hidden_bias=self.std * normal_draw(width, generator=generator),
             bias=torch.zeros(outputs, dtype=torch.float64),
         )
 
@@ -71,9 +71,8 @@ class Balanced:
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
         """Draw directions, then the votes' directions."""
-        uniform = torch.rand(width, dim, generator=generator, dtype=torch.float64)
-        first = (2.0 * uniform - 1.0) / dim**0.5
-        toward = _normal(outputs, width, generator=generator)
+        first = uniform_draw(width, dim, generator=generator) / dim**0.5
+        toward = normal_draw(outputs, width, generator=generator)
         toward = toward / torch.linalg.vector_norm(toward, dim=0)
         lengths = torch.linalg.vector_norm(first, dim=-1)
         return Weights(
@@ -96,10 +95,10 @@ class Kaiming:
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
         """Draw neurons, votes, hidden biases, output biases."""
         return Weights(
-            neurons=_uniform((6.0 / width) ** 0.5, width, dim, generator=generator),
-            votes=_uniform(width**-0.5, outputs, width, generator=generator),
-            hidden_bias=_uniform(dim**-0.5, width, generator=generator),
-            bias=_uniform(width**-0.5, outputs, generator=generator),
+            neurons=(6.0 / width) ** 0.5 * uniform_draw(width, dim, generator=generator),
+            votes=width**-0.5 * uniform_draw(outputs, width, generator=generator),
+            hidden_bias=dim**-0.5 * uniform_draw(width, generator=generator),
+            bias=width**-0.5 * uniform_draw(outputs, generator=generator),
         )
 
 
@@ -130,9 +129,9 @@ class Blocks:
         one = nn.functional.one_hot(side, sides).double().T  # (sides, width)
         votes = one if outputs > 1 else one[:1] - one[1:]
         return Weights(
-            neurons=self.std * _normal(width, dim, generator=generator),
+            neurons=self.std * normal_draw(width, dim, generator=generator),
             votes=self.vote * votes,
-            hidden_bias=self.bias_std * _normal(width, generator=generator),
+            hidden_bias=self.bias_std * normal_draw(width, generator=generator),
             bias=torch.zeros(outputs, dtype=torch.float64),
         )
 
@@ -160,20 +159,19 @@ class Explicit:
             value: Tensor | None = getattr(self, name)
             if value is None and name.endswith("bias"):
                 value = torch.zeros(shape, dtype=torch.float64)
-            rule = f"be a tensor of shape {shape}"
-            _check.require(isinstance(value, Tensor), name, rule, type(value).__name__)
-            assert isinstance(value, Tensor)
-            good = tuple(value.shape) == shape
-            _check.require(good, name, rule, f"shape {tuple(value.shape)}")
-            _check.finite(name, value)
             # A copy: training a network must not change the weights that another one holds.
-            parts[name] = value.detach().to(torch.float64, copy=True)
+            copied = (
+                value.detach().to(torch.float64, copy=True) if isinstance(value, Tensor) else value
+            )
+            parts[name] = _check.tensor(name, copied, shape)
         return Weights(**parts)
 
 
-def _normal(*shape: int, generator: torch.Generator) -> Tensor:
+def normal_draw(*shape: int, generator: torch.Generator) -> Tensor:
+    """Numbers N(0, 1), in float64, so that one seed gives the same in every dtype."""
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
 
-def _uniform(bound: float, *shape: int, generator: torch.Generator) -> Tensor:
-    return bound * (2.0 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1.0)
+def uniform_draw(*shape: int, generator: torch.Generator) -> Tensor:
+    """Numbers uniform in (-1, 1), in float64, so that one seed gives the same in every dtype."""
+    return 2.0 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1.0

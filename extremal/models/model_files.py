@@ -1,11 +1,10 @@
-"""Model files: safetensors with a JSON header. Nothing in them is ever executed.
+"""Model files, safetensors with a JSON header, and the networks that come with the package.
 
-Trained networks that come with the package, by name.
+Nothing in a file is ever executed.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -15,28 +14,28 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._files import as_path, read_tensors, write_whole
+from extremal._files import as_path, read_tensors, tensor_digest, write_whole
 from extremal._version import __version__
 from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
 from extremal.models.readouts import Grouped
 
-_FOLDER = Path(__file__).parent / "networks"
+# The name of the files' form, which is part of each file.
+_MODEL_FORMAT = "extremal-model-1"
+
+# The networks that come with the package lie here.
+_NETWORK_FOLDER = Path(__file__).parent / "networks"
 
 
 def included_networks() -> tuple[str, ...]:
     """The names of the networks that `load` knows, such as "mnist-p3"; README.md is their card."""
-    return tuple(sorted(path.stem for path in _FOLDER.glob("*.safetensors")))
+    return tuple(sorted(path.stem for path in _NETWORK_FOLDER.glob("*.safetensors")))
 
 
-def shipped_file(name: str) -> Path:
+def included_file(name: str) -> Path:
     """The file of a network that comes with the package."""
-    return _FOLDER / f"{name}.safetensors"
-
-
-_FORMAT = "extremal-model-1"
-_RULE = "be a model file that extremal wrote"
+    return _NETWORK_FOLDER / f"{name}.safetensors"
 
 
 def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
@@ -49,32 +48,29 @@ def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
 
     - `net`: the network; any other kind is refused.
     """
-    core = net.net if isinstance(net, Grouped) else net
-    known = isinstance(core, PReLUNet)
-    _check.require(known, "net", "be a PReLUNet or a Grouped one", type(net).__name__)
-    assert isinstance(core, PReLUNet)
+    inner = net.net if isinstance(net, Grouped) else net
+    inner = _check.instance("net", inner, PReLUNet, "be a PReLUNet or a Grouped one")
     header: dict[str, Any] = {
-        "p": core.p,
-        "normalize": core.preparation.normalize,
-        "frozen": [name for name, part in core.named_parameters() if not part.requires_grad],
+        "p": inner.p,
+        "normalize": inner.preparation.normalize,
+        "frozen": [name for name, part in inner.named_parameters() if not part.requires_grad],
+        "scale": inner.preparation.scale,
     }
-    tensors = {name: part.detach().contiguous() for name, part in core.named_parameters()}
-    for name in ("scale", "center"):
-        value = getattr(core.preparation, name)
-        if isinstance(value, Tensor):
-            tensors[f"preparation.{name}"] = value.contiguous()
-        else:
-            header[name] = value
+    tensors = {name: part.detach().contiguous() for name, part in inner.named_parameters()}
+    if inner.preparation.center is None:
+        header["center"] = None
+    else:
+        tensors["preparation.center"] = inner.preparation.center.contiguous()
     if note:
         header["note"] = note
     if isinstance(net, Grouped):
         header["grouped"] = {"groups": net.groups.tolist(), "signed": net.signed}
     network = json.dumps(header)
     metadata = {
-        "format": _FORMAT,
+        "format": _MODEL_FORMAT,
         "version": __version__,
         "network": network,
-        "digest": _digest(network, tensors),
+        "digest": tensor_digest(network, tensors, separator=""),
     }
     write_whole(path, to_bytes(tensors, metadata=metadata))
 
@@ -98,26 +94,28 @@ def load_with_note(path: str | Path) -> tuple[nn.Module, str]:
     """
     file = as_path(path)
     if not file.is_file() and str(path) in included_networks():
-        net, note = load_with_note(shipped_file(str(path)))
+        net, note = load_with_note(included_file(str(path)))
         return net.float(), note
     known = ", ".join(included_networks())
     _check.require(file.is_file(), "path", f"name an existing model file, or one of {known}", file)
     try:
         metadata, tensors = read_tensors(file)
-        _check.choice("format", metadata.get("format"), [_FORMAT])
+        _check.choice("format", metadata.get("format"), [_MODEL_FORMAT])
         network, digest = metadata["network"], metadata["digest"]
-        intact = digest == _digest(network, tensors)
+        intact = digest == tensor_digest(network, tensors, separator="")
         _check.require(intact, "digest", "be that of the content", digest)
         header = json.loads(network)
-        return _rebuild(header, tensors), str(header.get("note", ""))
+        return _network_from(header, tensors), str(header.get("note", ""))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"path must {_RULE}, got {path} ({error!r})") from error
+        raise ValueError(
+            f"path must be a model file that extremal wrote, got {path} ({error!r})"
+        ) from error
 
 
-def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
+def _network_from(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     neurons, votes = tensors["neurons"], tensors["votes"]
     preparation = Preparation(
-        scale=tensors.get("preparation.scale", header.get("scale", 1.0)),
+        scale=header["scale"],
         center=tensors.get("preparation.center"),
         normalize=header["normalize"],
     )
@@ -138,12 +136,3 @@ def _rebuild(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
         return net
     groups = torch.tensor(header["grouped"]["groups"])
     return Grouped(net, groups, signed=header["grouped"]["signed"])
-
-
-def _digest(network: str, tensors: dict[str, Tensor]) -> str:
-    """SHA-256 of all that defines the network: a flipped bit must not load as another network."""
-    seal = hashlib.sha256(network.encode())
-    for name, part in sorted(tensors.items()):
-        seal.update(f"{name} {part.dtype} {tuple(part.shape)}".encode())
-        seal.update(part.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    return seal.hexdigest()

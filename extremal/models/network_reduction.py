@@ -14,46 +14,36 @@ from extremal import _check
 from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
+from extremal.models.two_layer_form import TwoLayerForm, polar_form
 
-# Moving a group to its weighted mean direction at most triples the summed cost of joining its
-# leader (the mean moves by at most the mean cost, its normalisation by as much again), and two
-# kinds of allowance share the half of the budget that dropping leaves: 3 * 2 * 2 = 12.
-_SHARE = 1.0 / 12.0
-_ROUNDING = 1e-6  # of a distance that was computed as sqrt(2 - 2 <u, v>), with room to spare
+# The share of the tolerated change that joining a leader may cost. Moving a group to its weighted
+# mean direction at most triples the summed cost of joining its leader (the mean moves by at most
+# the mean cost, its normalisation by as much again), and two kinds of allowance share the half of
+# the budget that dropping leaves: 3 * 2 * 2 = 12.
+_JOINING_BUDGET_SHARE = 1.0 / 12.0
 
-
-@dataclass(frozen=True, eq=False)
-class Polar:
-    """A network's neurons as directions, offsets and contributions, in float64.
-
-    f_o(x) = sum_j contributions_oj relu(<z, directions_j> + offsets_j)^p + constant_o.
-    """
-
-    directions: Tensor  # (width, dim), unit rows
-    offsets: Tensor  # (width,)
-    contributions: Tensor  # (outputs, width)
-    constant: Tensor  # (outputs,)
+# A distance that was computed as sqrt(2 - 2 <u, v>) is wrong by less than this.
+_DISTANCE_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
     """What `effective` changed, and by how much f may differ for it.
 
-    For each neuron of the original: `mass` |c_oj| (outputs, width), its `offset`, and for the ones
-    that were merged the distance `gap` of its direction and `shift` of its offset to the neuron it
-    now is part of, and that one's offset `target`. `residue` (outputs, width') is the difference
-    between summed and stored contributions, which rounding leaves.
+    For each neuron of the original: the size |c_oj| of its contributions, its offset, and for the
+    ones that were merged the distance of its direction (`gap`) and of its offset (`shift`) to the
+    neuron it now is part of, and that one's offset.
     """
 
     p: float  # the power of both networks
     preparation: Preparation  # of the inputs of both networks
     kept: Tensor  # (width,) bool: merged (or left alone) rather than dropped
-    mass: Tensor  # (outputs, width)
+    contribution_sizes: Tensor  # (outputs, width): |c_oj|
     offset: Tensor  # (width,)
     gap: Tensor  # (width,)
     shift: Tensor  # (width,)
-    target: Tensor  # (width,)
-    residue: Tensor  # (outputs, width')
+    merged_offset: Tensor  # (width,): that of the neuron it now is part of
+    rounding_residue: Tensor  # (outputs, width'): between summed and stored contributions
     residue_offset: Tensor  # (width',): the offsets of the smaller network's neurons
     constant: Tensor  # (outputs,): how far the two networks' constants differ
 
@@ -67,11 +57,11 @@ class Reduction:
         _check.number("radius", radius, minimum=0.0)
         reach = self.preparation.reach(radius, center)
         size = torch.relu(reach + self.offset) ** self.p
-        high = torch.relu(reach + torch.maximum(self.offset, self.target))
+        high = torch.relu(reach + torch.maximum(self.offset, self.merged_offset))
         slope = self.p * high ** (self.p - 1.0)
         moved = slope * (reach * self.gap + self.shift)
-        change = self.mass * torch.where(self.kept, moved, size)
-        rest = self.residue * torch.relu(reach + self.residue_offset) ** self.p
+        change = self.contribution_sizes * torch.where(self.kept, moved, size)
+        rest = self.rounding_residue * torch.relu(reach + self.residue_offset) ** self.p
         return float((change.sum(1) + rest.sum(1) + self.constant).max())
 
 
@@ -80,33 +70,8 @@ class _Distances:
     """How far apart the directions of some neurons are."""
 
     distance: np.ndarray[Any, Any]  # (k, k)
-    place: list[int]  # of each neuron of the network among them
-    closest: list[float]  # (k,): to any other
-
-
-def polar(net: PReLUNet) -> Polar:
-    """The neurons of a network in polar form; a zero neuron has direction and contribution zero.
-
-    For p = 1 a zero neuron with a hidden bias is the constant v relu(b), which goes to `constant`.
-
-    Arguments:
-
-    - `net`: a `PReLUNet`; it is left as it is.
-    """
-    with torch.no_grad():
-        w, v = net.neurons.double(), net.votes.double()
-        largest = w.abs().amax(1)
-        unit = torch.where(largest > 0, largest, 1.0)
-        length = torch.linalg.vector_norm(w / unit[:, None], dim=1)
-        norms = length * unit
-        alive = norms > 0
-        safe = torch.where(alive, norms, 1.0)
-        b = torch.zeros_like(norms) if net.hidden_bias is None else net.hidden_bias.double()
-        constant = torch.zeros_like(v[:, 0]) if net.bias is None else net.bias.double().clone()
-        if net.p == 1.0:
-            constant += (v * torch.where(alive, 0.0, torch.relu(b))).sum(1)
-        directions = (w / unit[:, None]) / torch.where(length > 0, length, 1.0)[:, None]
-        return Polar(directions, torch.where(alive, b / safe, 0.0), v * norms, constant)
+    place: list[int]  # where each neuron of the network is among them
+    closest: list[float]  # (k,): the distance to the nearest other one
 
 
 def reduced_networks(net: PReLUNet, tolerances: Iterable[float]) -> Iterator[PReLUNet]:
@@ -125,31 +90,27 @@ def reduced_networks(net: PReLUNet, tolerances: Iterable[float]) -> Iterator[PRe
     - `net`: a `PReLUNet`; it is left as it is.
     - `tolerances`: numbers of at least 0, at least one of them, as described above.
     """
-    old = polar(net)
-    mass = old.contributions.abs()
-    effect = mass * torch.relu(1.0 + old.offsets) ** net.p
+    old = polar_form(net)
+    sizes = old.weights.abs()
+    effect = sizes * torch.relu(1.0 + old.all_offsets) ** net.p
     budgets = [
         _check.number("tolerance", tolerance, minimum=0.0) * float(effect.sum(1).max())
         for tolerance in tolerances
     ]
     # |u - v|^2 of all pairs in one product, which rounds; a nearest leader's is computed again.
     most = torch.nonzero(_worth_keeping(effect.amax(0), min(budgets) / 2.0)).squeeze(1)
-    some = old.directions[most]
-    distance = (2.0 - 2.0 * some @ some.T).clamp(min=0.0).sqrt_()
-    place = torch.zeros_like(mass[0], dtype=torch.int64)
+    directions = old.directions[most]
+    distance = (2.0 - 2.0 * directions @ directions.T).clamp(min=0.0).sqrt_()
+    place = torch.zeros_like(sizes[0], dtype=torch.int64)
     place[most] = torch.arange(len(most), device=most.device)
-    known = _Distances(distance.numpy(force=True), place.tolist(), _closest(distance).tolist())
+    closest = distance.clone().fill_diagonal_(torch.inf).amin(1)
+    known = _Distances(distance.numpy(force=True), place.tolist(), closest.tolist())
     for budget in budgets:
         kept = _worth_keeping(effect.amax(0), budget / 2.0)
-        owner = _merge(old, known, mass.amax(0), effect.amax(0), kept, net.p, budget)
-        small = _build(net, old, mass.amax(0), owner)
-        small.reduction = _account(old, small, owner, mass)
+        owner = _merged_into(old, known, sizes.amax(0), effect.amax(0), kept, budget)
+        small = _merged_network(net, old, sizes.amax(0), owner)
+        small.reduction = _bound_of_changes(old, small, owner)
         yield small.freeze(*dict(small.named_parameters()))
-
-
-def _closest(distance: Tensor) -> Tensor:
-    """The least entry of each row (k,) off the diagonal."""
-    return distance.clone().fill_diagonal_(torch.inf).amin(1)
 
 
 def _worth_keeping(effect: Tensor, budget: float) -> Tensor:
@@ -162,64 +123,63 @@ def _worth_keeping(effect: Tensor, budget: float) -> Tensor:
     return kept
 
 
-def _merge(
-    old: Polar,
+def _merged_into(
+    old: TwoLayerForm,
     known: _Distances,
-    mass: Tensor,
+    size: Tensor,
     effect: Tensor,
     kept: Tensor,
-    p: float,
     budget: float,
 ) -> Tensor:
-    """The merged neuron of each neuron (-1: dropped), by joining leaders in order of mass.
+    """The merged neuron of each neuron (-1: dropped); neurons join leaders in order of size.
 
-    A neuron joins the nearest leader where the cost, its mass times slope times distance, is within
+    A neuron joins the nearest leader where the cost, its size times slope times distance, is within
     its allowance: of the budget as much as it has of all effect, or an equal part.
     """
     owner = torch.full_like(kept, -1, dtype=torch.int64)
     indices = torch.nonzero(kept).squeeze(1)
-    indices = indices[torch.argsort(mass[indices], descending=True, stable=True)]
-    directions, offsets = old.directions[indices], old.offsets[indices]
+    indices = indices[torch.argsort(size[indices], descending=True, stable=True)]
+    directions, offsets = old.directions[indices], old.all_offsets[indices]
     share = (effect / effect.sum().clamp(min=1e-300)).clamp(min=1.0 / len(indices))
-    slope = p * torch.relu(1.0 + offsets.max()) ** (p - 1.0)
-    reach = (_SHARE * budget * share / (mass * slope).clamp(min=1e-300))[indices]
-    within, shift = (reach + _ROUNDING).tolist(), offsets.numpy(force=True)
-    leaders = np.empty((2, len(indices)), dtype=np.int64)  # places in `indices`, in `known`
+    slope = old.p * torch.relu(1.0 + offsets.max()) ** (old.p - 1.0)
+    reach = (_JOINING_BUDGET_SHARE * budget * share / (size * slope).clamp(min=1e-300))[indices]
+    within, shift = (reach + _DISTANCE_ROUNDING).tolist(), offsets.numpy(force=True)
+    leaders = np.empty((2, len(indices)), dtype=np.int64)  # Places in `indices`, rows of `known`.
     count = 0
     for place, j in enumerate(indices.tolist()):
-        at = known.place[j]
-        if count and known.closest[at] <= within[place]:
-            some = leaders[:, :count]
-            gaps = known.distance[at, some[1]] + np.abs(shift[some[0]] - shift[place])
+        row = known.place[j]
+        if count and known.closest[row] <= within[place]:
+            places, rows = leaders[:, :count]
+            gaps = known.distance[row, rows] + np.abs(shift[places] - shift[place])
             best = int(gaps.argmin())
-            leader = int(some[0, best])
+            leader = int(places[best])
             gap = torch.linalg.vector_norm(directions[leader] - directions[place])
             if gap + (offsets[leader] - offsets[place]).abs() <= reach[place]:
                 owner[j] = best
                 continue
         owner[j] = count
-        leaders[:, count] = place, at
+        leaders[:, count] = place, row
         count += 1
     return owner
 
 
-def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:
-    """The network of merged neurons: summed contributions, mass-weighted mean direction."""
+def _merged_network(net: PReLUNet, old: TwoLayerForm, size: Tensor, owner: Tensor) -> PReLUNet:
+    """The network of merged neurons: summed contributions, mean direction weighted by size."""
     count = int(owner.max()) + 1
     kept = owner >= 0
-    weight = torch.where(mass > 0, mass, 1e-300)[kept]
+    weight = torch.where(size > 0, size, 1e-300)[kept]
     groups = owner[kept]
-    total = mass.new_zeros(count).index_add_(0, groups, weight)
+    total = size.new_zeros(count).index_add_(0, groups, weight)
     share = weight / total[groups]
-    mean = mass.new_zeros(count, net.dim)
+    mean = size.new_zeros(count, net.dim)
     mean.index_add_(0, groups, share[:, None] * old.directions[kept])
     length = torch.linalg.vector_norm(mean, dim=1, keepdim=True)
     mean = mean / torch.where(length > 0, length, 1.0)
-    offset = mass.new_zeros(count).index_add_(0, groups, share * old.offsets[kept])
-    summed = mass.new_zeros(net.outputs, count)
-    summed.index_add_(1, groups, old.contributions[:, kept])
+    offset = size.new_zeros(count).index_add_(0, groups, share * old.all_offsets[kept])
+    summed = size.new_zeros(net.outputs, count)
+    summed.index_add_(1, groups, old.weights[:, kept])
     scale = summed.abs().amax(0).sqrt()
-    scale = torch.where(scale > 0, scale, 1.0)  # neurons that cancel keep their direction
+    scale = torch.where(scale > 0, scale, 1.0)  # Neurons that cancel keep their direction.
     votes = summed / scale
     biased = net.bias is not None or bool((old.constant != 0).any())
     return PReLUNet(
@@ -236,23 +196,23 @@ def _build(net: PReLUNet, old: Polar, mass: Tensor, owner: Tensor) -> PReLUNet:
     )
 
 
-def _account(old: Polar, small: PReLUNet, owner: Tensor, mass: Tensor) -> Reduction:
+def _bound_of_changes(old: TwoLayerForm, small: PReLUNet, owner: Tensor) -> Reduction:
     """The differences between the original and the network as stored."""
-    new = polar(small)
+    new = polar_form(small)
     kept = owner >= 0
     mine = owner.clamp(min=0)
-    summed = torch.zeros_like(new.contributions)
-    summed.index_add_(1, owner[kept], old.contributions[:, kept])
+    summed = torch.zeros_like(new.weights)
+    summed.index_add_(1, owner[kept], old.weights[:, kept])
     return Reduction(
         p=small.p,
         preparation=small.preparation,
         kept=kept,
-        mass=mass,
-        offset=old.offsets,
+        contribution_sizes=old.weights.abs(),
+        offset=old.all_offsets,
         gap=torch.linalg.vector_norm(old.directions - new.directions[mine], dim=1),
-        shift=(old.offsets - new.offsets[mine]).abs(),
-        target=new.offsets[mine],
-        residue=(summed - new.contributions).abs(),
-        residue_offset=new.offsets,
+        shift=(old.all_offsets - new.all_offsets[mine]).abs(),
+        merged_offset=new.all_offsets[mine],
+        rounding_residue=(summed - new.weights).abs(),
+        residue_offset=new.all_offsets,
         constant=(old.constant - new.constant).abs(),
     )

@@ -1,7 +1,4 @@
-"""The shallow pReLU network of Min & Vidal 2024, for any real p >= 1.
-
-Prepared inputs, as a matrix or in any form that knows its two products.
-"""
+"""The shallow pReLU network of Min & Vidal 2024, for any real p >= 1, with gradients by hand."""
 
 from __future__ import annotations
 
@@ -17,18 +14,30 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.models.activations import relu_power, relu_power_with_slope
 from extremal.models.initialisation import Gaussian, Initialisation
-from extremal.models.preparation import Preparation, Prepared
+from extremal.models.preparation import (
+    Preparation,
+    Prepared,
+    check_rows,
+    directions_and_norms,
+)
+
+if TYPE_CHECKING:
+    from extremal.models.network_reduction import Reduction
 
 
 class PreparedInputs(ABC):
-    """Prepared inputs z (n, dim), of which a gradient in the parameters needs only products."""
+    """Prepared inputs z (n, dim), of which a gradient in the parameters needs only two products.
+
+    A matrix, `DenseInputs`, or any form that computes them faster: training uses one for columns
+    that hardly vary.
+    """
 
     @abstractmethod
     def inner(self, directions: Tensor, offsets: Tensor | None) -> Tensor:
         """<z_i, direction_j> + offset_j, (n, width); a tensor of its own."""
 
     @abstractmethod
-    def total(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         """sum_i weight_ij z_i, (width, dim), for weights (n, width); a tensor of its own."""
 
 
@@ -36,19 +45,15 @@ class PreparedInputs(ABC):
 class DenseInputs(PreparedInputs):
     """A matrix of prepared inputs."""
 
-    z: Tensor  # (n, dim)
+    z: Tensor  # (n, dim): as a `Preparation` leaves them
 
     def inner(self, directions: Tensor, offsets: Tensor | None) -> Tensor:
         """<z_i, direction_j> + offset_j, (n, width)."""
         return nn.functional.linear(self.z, directions, offsets)
 
-    def total(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         """sum_i weight_ij z_i, (width, dim)."""
         return weights.T @ self.z
-
-
-if TYPE_CHECKING:
-    from extremal.models.network_reduction import Reduction
 
 
 @dataclass(frozen=True)
@@ -116,12 +121,11 @@ class PReLUNet(nn.Module):
         self.p = _check.number("p", p, minimum=1.0)
         _check.floating("dtype", dtype)
         _check.generator("generator", generator)
-        plain = preparation is None or isinstance(preparation, Preparation)
-        _check.require(plain, "preparation", "be a Preparation or None", preparation)
-        able = init is None or (hasattr(init, "draw") and not isinstance(init, type))
-        _check.require(able, "init", "be an initialisation such as Gaussian(1e-7)", init)
-        own = (preparation or Preparation()).map(lambda part: part.to(dtype, copy=True))
-        self.preparation = own
+        known = preparation is None or isinstance(preparation, Preparation)
+        _check.require(known, "preparation", "be a Preparation or None", preparation)
+        draws = init is None or (hasattr(init, "draw") and not isinstance(init, type))
+        _check.require(draws, "init", "be an initialisation such as Gaussian(1e-7)", init)
+        self.preparation = (preparation or Preparation()).map(lambda c: c.to(dtype, copy=True))
         self.preparation.check_dim(self.dim)
         self.reduction: Reduction | None = None
         weights = (init or Gaussian(1e-7)).draw(
@@ -196,7 +200,7 @@ class PReLUNet(nn.Module):
             given = given.reshape(len(power), -1)  # (n, outputs)
             q = given @ self.votes
             weighted = slope.mul_(q)  # in place here and below: a new (n, width) costs as much
-            neurons = z.total(weighted)
+            neurons = z.weighted_sum(weighted)
             votes = given.T @ power * norms
             if self.p != 1.0:
                 along = q.mul_(power).sum(0).mul_(1.0 - self.p)
@@ -212,11 +216,9 @@ class PReLUNet(nn.Module):
     def freeze(self, *names: str) -> PReLUNet:
         """Stop training of the named parts ("neurons", "votes", "hidden_bias", "bias")."""
         for name in names:
-            part = dict(self.named_parameters()).get(name)
-            known = sorted(dict(self.named_parameters()))
-            _check.require(part is not None, "names", f"be among {known}", name)
-            assert part is not None
-            part.requires_grad_(False)
+            parts = dict(self.named_parameters())
+            _check.require(name in parts, "names", f"be among {sorted(parts)}", name)
+            parts[name].requires_grad_(False)
         return self
 
     def effective(self, tolerance: float = 1e-9) -> PReLUNet:
@@ -244,10 +246,7 @@ class PReLUNet(nn.Module):
         return self
 
     def _prepared(self, x: Tensor) -> Prepared:
-        rule = f"be a tensor of shape (n, {self.dim})"
-        _check.instance("x", x, Tensor, rule)
-        good = x.ndim == 2 and x.shape[1] == self.dim
-        _check.require(good, "x", rule, f"shape {tuple(x.shape)}")
+        check_rows(x, self.dim)
         kind = self.neurons.dtype
         _check.require(x.dtype == kind, "x", f"have the network's dtype {kind}", str(x.dtype))
         return self.preparation.at(x)
@@ -256,17 +255,12 @@ class PReLUNet(nn.Module):
         """Directions (width, dim), norms (width,) and offsets (width,) or None of f's inner form.
 
         f = sum_j v_j norm_j relu(<z, direction_j> + offset_j)^p. For p = 1 nothing needs dividing,
-        and these are w_j, 1 and b_j; otherwise u_j, ||w_j|| and b_j/||w_j||. Norms are formed after
-        division by the largest entry: the squares of weights of 1e-30 underflow in float32.
+        and these are w_j, 1 and b_j; otherwise u_j, ||w_j|| and b_j/||w_j||.
         """
         if self.p == 1.0:
             return self.neurons, torch.ones_like(self.votes[0]), self.hidden_bias
-        largest = self.neurons.detach().abs().amax(-1)
-        unit = torch.where(largest > 0, largest, 1.0)
-        shrunk = self.neurons / unit.unsqueeze(-1)
-        length = torch.linalg.vector_norm(shrunk, dim=-1)  # >= 1, or 0 for a zero neuron
-        directions = shrunk / torch.where(length > 0, length, 1.0).unsqueeze(-1)
-        norms = length * unit
+        directions, lengths = directions_and_norms(self.neurons)
+        norms = lengths.squeeze(-1)
         if self.hidden_bias is None:
             return directions, norms, None
         safe = torch.where(norms > 0, norms, 1.0)

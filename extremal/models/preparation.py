@@ -15,62 +15,49 @@ from extremal import _check
 class Preparation:
     """The map x -> z / ||z||^normalize with z = scale * (x - center), a frozen value.
 
-    `scale` is a positive number or a (dim,) tensor, `center` a (dim,) tensor or None for zero, and
-    `normalize` an exponent in [0, 1]: 0 leaves z as it is, 1 puts it on the unit sphere, and
-    (p-1)/p makes a pReLU network of power p divide each activation by ||z||^(p-1), as the authors'
-    code does (Min & Vidal 2024, Section 5.2.1). The value at the centre, z = 0, is zero, which
-    makes the map continuous there for normalize < 1.
+    `scale` is a positive number, `center` a (dim,) tensor or None for zero, and `normalize` an
+    exponent in [0, 1]: 0 leaves z as it is, 1 puts it on the unit sphere, and (p-1)/p makes a pReLU
+    network of power p divide each activation by ||z||^(p-1), as the authors' code does (Min & Vidal
+    2024, Section 5.2.1). The value at the centre, z = 0, is zero, which makes the map continuous
+    there for normalize < 1. A scale for each coordinate goes into a network's weights: `rescaled`.
     """
 
-    scale: float | Tensor = 1.0
+    scale: float = 1.0
     center: Tensor | None = None
     normalize: float = 0.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.scale, Tensor):
-            _check_vector("scale", self.scale)
-            least = float(self.scale.min())
-            _check.require(least > 0, "scale", "be > 0 in every coordinate", f"entry {least:g}")
-        else:
-            _check.number("scale", self.scale, above=0.0)
+        _check.number("scale", self.scale, above=0.0)
         if self.center is not None:
-            _check_vector("center", self.center)
+            _check.tensor("center", self.center, ("dim",))
         _check.number("normalize", self.normalize, minimum=0.0, maximum=1.0)
 
     @classmethod
-    def for_power(cls, p: float, **others: float | Tensor | None) -> Preparation:
+    def for_power(
+        cls, p: float, *, scale: float = 1.0, center: Tensor | None = None
+    ) -> Preparation:
         """The authors' normalisation for a network of power p: normalize = (p-1)/p."""
         p = _check.number("p", p, minimum=1.0)
-        return cls(normalize=(p - 1) / p, **others)  # type: ignore[arg-type]
+        return cls(scale, center, (p - 1) / p)
 
     @property
-    def plain(self) -> bool:
+    def is_identity(self) -> bool:
         """Whether inputs are left as they are."""
-        whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
-        return whole and self.center is None and self.normalize == 0.0
+        return self.scale == 1.0 and self.center is None and self.normalize == 0.0
 
     def check_dim(self, dim: int) -> None:
-        """Require that the centre and a scale per coordinate fit `dim` coordinates."""
-        for name, value in (("center", self.center), ("scale", self.scale)):
-            if isinstance(value, Tensor):
-                fits = tuple(value.shape) == (dim,)
-                rule = f"have shape ({dim},)"
-                _check.require(fits, f"preparation.{name}", rule, f"shape {tuple(value.shape)}")
+        """Require that the centre has `dim` coordinates."""
+        if self.center is not None:
+            _check.tensor("preparation.center", self.center, (dim,))
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Preparation:
-        """The same preparation with `change` applied to its tensors (a dtype, a device)."""
-        changes = {
-            name: change(value)
-            for name, value in (("scale", self.scale), ("center", self.center))
-            if isinstance(value, Tensor)
-        }
-        return replace(self, **changes) if changes else self  # type: ignore[arg-type]
+        """The same preparation with `change` applied to its centre (a dtype, a device)."""
+        return self if self.center is None else replace(self, center=change(self.center))
 
-    def residue(self, x: Tensor) -> Tensor:
+    def scaled_offset(self, x: Tensor) -> Tensor:
         """z = scale * (x - center), before any normalising."""
-        moved = x if self.center is None else x - self.center
-        whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
-        return moved if whole else moved * self.scale
+        offset = x if self.center is None else x - self.center
+        return offset if self.scale == 1.0 else offset * self.scale
 
     def distance(self, x: Tensor) -> Tensor:
         """The l2 distance (n,) of inputs from the centre, in their own units."""
@@ -82,7 +69,7 @@ class Preparation:
 
     def at(self, x: Tensor) -> Prepared:
         """Prepared inputs, with what `pull_back` needs to know of them."""
-        z = self.residue(x)
+        z = self.scaled_offset(x)
         if self.normalize == 0.0:
             return Prepared(z, None)
         polar = shrunk, largest, length = _polar(z)
@@ -94,29 +81,25 @@ class Preparation:
         grad = cotangent
         if at.polar is not None:
             shrunk, largest, length = at.polar
-            toward = shrunk / length
-            along = self.normalize * (toward * grad).sum(-1, keepdim=True)
-            grad = (grad - along * toward) * (largest * length) ** -self.normalize
+            direction = shrunk / length
+            along = self.normalize * (direction * grad).sum(-1, keepdim=True)
+            grad = (grad - along * direction) * (largest * length) ** -self.normalize
             grad = torch.where(largest > 0, grad, 0.0)
-        whole = not isinstance(self.scale, Tensor) and self.scale == 1.0
-        return grad if whole else grad * self.scale
+        return grad if self.scale == 1.0 else grad * self.scale
 
     def reach(self, radius: float, center: Tensor | None = None) -> float:
-        """An upper bound on ||prepared(x)|| over ||x - center|| <= radius (origin if None).
+        """The largest ||prepared(x)|| over ||x - center|| <= radius (origin if None).
 
-        (max scale (||center - self.center|| + radius))^(1 - normalize), which is attained where the
-        scale is one number.
+        (scale (||center - self.center|| + radius))^(1 - normalize).
         """
         if center is not None:
-            _check_vector("center", center)
+            _check.tensor("center", center, ("dim",))
         offset = 0.0
         if center is not None or self.center is not None:
             here = torch.zeros(()) if center is None else center
             there = torch.zeros(()) if self.center is None else self.center
             offset = float((here.double() - there.double()).norm())
-        scale = self.scale
-        widest = float(scale.max()) if isinstance(scale, Tensor) else float(scale)
-        return float((widest * (offset + radius)) ** (1.0 - self.normalize))
+        return float((self.scale * (offset + radius)) ** (1.0 - self.normalize))
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +123,23 @@ def _polar(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return shrunk, largest, torch.linalg.vector_norm(nonzero, dim=-1, keepdim=True)
 
 
-def _check_vector(name: str, value: object) -> None:
-    rule = "be a (dim,) tensor"
-    _check.require(isinstance(value, Tensor), name, rule, type(value).__name__)
-    assert isinstance(value, Tensor)
-    good = value.ndim == 1 and len(value) >= 1
-    _check.require(good, name, rule, f"shape {tuple(value.shape)}")
-    _check.finite(name, value)
+def directions_and_norms(rows: Tensor, *, least: float = 0.0) -> tuple[Tensor, Tensor]:
+    """Rows (..., dim) divided by their l2 norms, and the norms (..., 1); zero rows stay zero.
+
+    Norms are formed after division by the largest entry: the squares of weights of 1e-30 underflow
+    in float32. A row with no entry of at least `least` is left undivided.
+    """
+    largest = rows.detach().abs().amax(-1, keepdim=True)
+    divided = (largest > 0) & (largest >= least)
+    unit = torch.where(divided, largest, 1.0)
+    shrunk = rows / unit
+    length = torch.linalg.vector_norm(shrunk, dim=-1, keepdim=True)
+    return shrunk / torch.where(divided, length, 1.0), length * unit
+
+
+def check_rows(x: object, dim: int) -> None:
+    """Require a tensor of points (n, dim), as a forward does: in one look, not entry by entry."""
+    rule = f"be a tensor of shape (n, {dim})"
+    found = _check.instance("x", x, Tensor, rule)
+    fits = found.ndim == 2 and found.shape[1] == dim
+    _check.require(fits, "x", rule, f"shape {tuple(found.shape)}")

@@ -1,16 +1,13 @@
-"""Networks that know their own robust radii, and distances between finite sets.
+"""Networks of Li et al. 2022 that know their own robust radii.
 
-f* of Li et al. 2022: the robust classifier of two separated sets.
-
-A ReLU network with O(N d) parameters and no robust training error on N separated points.
-
-ReLU networks put together neuron by neuron, with their parameters counted.
+f*, the robust classifier of two separated sets; a ReLU network with O(N d) parameters and no robust
+training error on N separated points; and the circuits that such networks are put together from,
+neuron by neuron, with their parameters counted.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
@@ -18,8 +15,26 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal._tensors import NORM_ORDERS, norm_ratio
 from extremal.data import Dataset
 from extremal.models.fully_connected import MLP
+
+Norm = Literal["linf", "l2", "l1"]
+
+SparseSum = Mapping[int, float]
+"""A sum of neurons of the last layer, or of inputs: the weight of each that is part of it."""
+
+Neuron = tuple[SparseSum, float | None]
+"""relu(sum + bias), or relu(sum) where the bias is None."""
+
+# A block of points has so many coordinates at most, so that memory stays small.
+_BLOCK_COORDINATES = 1 << 22
+
+# So many distances are computed at a time, so that memory stays small.
+_BLOCK_DISTANCES = 1 << 24
+
+# A network that is written out has so many weights at most, 1 GB with the zeros.
+_MOST_DENSE_WEIGHTS = 1 << 27
 
 
 class DistanceRatio(nn.Module):
@@ -42,11 +57,11 @@ class DistanceRatio(nn.Module):
 
     def __init__(self, positive: Tensor, negative: Tensor, norm: Norm = "linf") -> None:
         super().__init__()
-        _check.choice("norm", norm, POWERS)
+        _check.choice("norm", norm, NORM_ORDERS)
         self.norm, self.outputs = norm, 1
-        self.register_buffer("positive", finite_set("positive", positive))
+        self.register_buffer("positive", as_point_set("positive", positive))
         self.dim = self.positive.shape[1]
-        self.register_buffer("negative", finite_set("negative", negative, self.dim))
+        self.register_buffer("negative", as_point_set("negative", negative, self.dim))
         self.separation = least_distance(self.positive, self.negative, norm)
         apart = self.separation > 0
         _check.require(apart, "negative", "have no point in common with positive", "distance 0")
@@ -73,16 +88,13 @@ class DistanceRatio(nn.Module):
         """Half of how much farther the other set is: each distance changes by at most r."""
         near, far = self._distances(x)
         slack = 0.5 * y.to(x.dtype) * (far - near)
-        return slack.clamp(min=0.0) / stretch(self.norm, norm, self.dim)
+        return slack.clamp(min=0.0) / norm_ratio(self.norm, norm, self.dim)
 
     def _distances(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The distances (n,) to A and to B."""
         sets = (self.positive.to(x.dtype), self.negative.to(x.dtype))
-        one, two = (distances(x, points, self.norm).amin(1) for points in sets)
+        one, two = (pairwise_distances(x, points, self.norm).amin(1) for points in sets)
         return one, two
-
-
-_BLOCK_COORDINATES = 1 << 22  # coordinates that a block of points has at most
 
 
 class Memoriser(nn.Module):
@@ -117,7 +129,7 @@ class Memoriser(nn.Module):
         self.norm, self.dim = norm, data.dim
         labels = data.y.unique().tolist()
         _check.require(len(labels) > 1, "data", "have points of two classes", labels)
-        self.register_buffer("points", finite_set("data", data.x))
+        self.register_buffer("points", as_point_set("data", data.x))
         self.outputs = 1 if data.signed else int(data.y.max()) + 1
         signed = data.y.double().unsqueeze(1)
         votes = signed if data.signed else nn.functional.one_hot(data.y, self.outputs).double()
@@ -154,7 +166,7 @@ class Memoriser(nn.Module):
         near, far = self._nearest(x, y)
         reach = self.radius + self.gap / (self.dim if self.norm == "linf" else 1.0) * (1.0 - 1e-9)
         slack = torch.minimum(reach - near, far - self.radius - self.gap)
-        return slack.clamp(min=0.0) / stretch(self.norm, norm, self.dim)
+        return slack.clamp(min=0.0) / norm_ratio(self.norm, norm, self.dim)
 
     def explicit(self) -> MLP:
         """The same function as linear layers and ReLUs, in float64.
@@ -185,7 +197,7 @@ class Memoriser(nn.Module):
     def _outside(self, x: Tensor, points: Tensor) -> Tensor:
         """e_i(x), (n, points)."""
         if self.norm == "l1":
-            return torch.relu(distances(x, points, "l1") - self.radius)
+            return torch.relu(pairwise_distances(x, points, "l1") - self.radius)
         return torch.relu((x.unsqueeze(1) - points).abs() - self.radius).sum(2)
 
     def _nearest(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -194,7 +206,7 @@ class Memoriser(nn.Module):
         block = max(1, _BLOCK_COORDINATES // max(1, len(x)))
         near = far = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
         for points, kinds in zip(self.points.split(block), labels.split(block), strict=True):
-            gap = distances(x, points.to(x.dtype), self.norm)
+            gap = pairwise_distances(x, points.to(x.dtype), self.norm)
             own = kinds == y.unsqueeze(1)
             near = torch.minimum(near, gap.where(own, torch.inf).amin(1))
             far = torch.minimum(far, gap.where(~own, torch.inf).amin(1))
@@ -229,22 +241,17 @@ def cover(data: Dataset, reach: float, norm: Norm = "linf") -> Tensor:
     """
     _check.instance("data", data, Dataset, "be a Dataset")
     _check.number("reach", reach, minimum=0.0)
-    _check.choice("norm", norm, POWERS)
+    _check.choice("norm", norm, NORM_ORDERS)
     chosen: list[int] = []
     x = data.x.double()
     bare = torch.ones(len(x), dtype=torch.bool)
     while bool(bare.any()):
         first = int(bare.byte().argmax())
         chosen.append(first)
-        near = distances(x[first : first + 1], x, norm).squeeze(0) <= reach
+        near = pairwise_distances(x[first : first + 1], x, norm).squeeze(0) <= reach
         bare &= ~(near & (data.y == data.y[first]))
         bare[first] = False
     return torch.tensor(chosen)
-
-
-MOST_WEIGHTS = 1 << 27  # of dense matrices: 1 GB
-SparseSum = Mapping[int, float]  # a sum of neurons of the last layer (or of inputs), with weights
-Neuron = tuple[SparseSum, float | None]  # relu(wire + bias), or without a bias
 
 
 class Circuit:
@@ -256,12 +263,12 @@ class Circuit:
     def __init__(self, dim: int) -> None:
         self.count = 0
         self._inputs = dim
-        self._sums: list[tuple[list[SparseSum], list[float | None]]] = []
+        self._layers: list[tuple[list[SparseSum], list[float | None]]] = []
 
     def add(self, neurons: Iterable[Neuron]) -> list[SparseSum]:
-        """Add a layer; wires to each of its neurons are returned."""
+        """Add a layer; each of its neurons is returned, as a sum of one."""
         listed = list(neurons)
-        self._append([wire for wire, _ in listed], [bias for _, bias in listed])
+        self._add_layer([row_sum for row_sum, _ in listed], [bias for _, bias in listed])
         return [{i: 1.0} for i in range(len(listed))]
 
     def network(self, outputs: Sequence[SparseSum]) -> MLP:
@@ -269,30 +276,28 @@ class Circuit:
         self.end(outputs)
         layers: list[nn.Module] = []
         inputs = self._inputs
-        for wires, biases in self._sums:
-            layers += [_dense(inputs, wires, biases), nn.ReLU()]
-            inputs = len(wires)
+        for sums, biases in self._layers:
+            layers += [_dense_layer(inputs, sums, biases), nn.ReLU()]
+            inputs = len(sums)
         ends = [nn.Flatten(0)] if len(outputs) == 1 else []
         return MLP(*layers[:-1], *ends)
 
     def end(self, outputs: Sequence[SparseSum]) -> None:
         """Add the output layer, to count it, with no matrix built."""
-        self._append(list(outputs), [None] * len(outputs))
+        self._add_layer(list(outputs), [None] * len(outputs))
 
-    def _append(self, wires: list[SparseSum], biases: list[float | None]) -> None:
-        self.count += sum(map(len, wires)) + sum(bias is not None for bias in biases)
-        self._sums.append((wires, biases))
+    def _add_layer(self, sums: list[SparseSum], biases: list[float | None]) -> None:
+        self.count += sum(map(len, sums)) + sum(bias is not None for bias in biases)
+        self._layers.append((sums, biases))
 
 
-def _dense(inputs: int, wires: list[SparseSum], biases: list[float | None]) -> nn.Linear:
+def _dense_layer(inputs: int, sums: list[SparseSum], biases: list[float | None]) -> nn.Linear:
     """A linear layer with these weights, and zeros elsewhere."""
-    # Made on "meta", so that it draws nothing.
-    layer = nn.Linear(inputs, len(wires), dtype=torch.float64, device="meta")
-    layer = layer.to_empty(device="cpu")
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, len(sums), dtype=torch.float64)
     with torch.no_grad():
         layer.weight.zero_()
-        for row, wire in enumerate(wires):
-            for place, value in wire.items():
+        for row, row_sum in enumerate(sums):
+            for place, value in row_sum.items():
                 layer.weight[row, place] = value
         values = [0.0 if bias is None else bias for bias in biases]
         layer.bias.copy_(torch.tensor(values, dtype=torch.float64))
@@ -302,22 +307,17 @@ def _dense(inputs: int, wires: list[SparseSum], biases: list[float | None]) -> n
 def check_dense(name: str, widths: Sequence[int]) -> None:
     """Require that dense matrices between layers of these widths have at most 2^27 weights."""
     weights = sum(a * b for a, b in itertools.pairwise(widths))
-    rule = f"be small enough for dense matrices of at most {MOST_WEIGHTS} weights"
-    _check.require(weights <= MOST_WEIGHTS, name, rule, f"{weights} weights")
+    rule = f"be small enough for dense matrices of at most {_MOST_DENSE_WEIGHTS} weights"
+    _check.require(weights <= _MOST_DENSE_WEIGHTS, name, rule, f"{weights} weights")
 
 
 def combined(*terms: tuple[float, SparseSum]) -> SparseSum:
-    """The sum of wires, each times a number."""
+    """The sum of some sums, each times a number."""
     total: dict[int, float] = {}
-    for factor, wire in terms:
-        for place, value in wire.items():
+    for factor, row_sum in terms:
+        for place, value in row_sum.items():
             total[place] = total.get(place, 0.0) + factor * value
     return total
-
-
-Norm = Literal["linf", "l2", "l1"]
-POWERS: dict[str, float] = {"linf": math.inf, "l2": 2.0, "l1": 1.0}
-_BLOCK_DISTANCES = 1 << 24  # distances that are computed at a time
 
 
 @runtime_checkable
@@ -333,24 +333,32 @@ class KnowsRadii(Protocol):
         ...
 
 
-def distances(x: Tensor, points: Tensor, norm: Norm) -> Tensor:
-    """All distances (n, m) between two sets, without the cancellation of matrix products."""
+def pairwise_distances(x: Tensor, points: Tensor, norm: Norm) -> Tensor:
+    """All distances (n, m) between two sets, without the cancellation of matrix products.
+
+    Arguments:
+
+    - `x`: points (n, dim).
+    - `points`: points (m, dim) of the same dtype.
+    - `norm`: the norm that distances are measured in, "linf", "l2" or "l1".
+    """
     mode = "donot_use_mm_for_euclid_dist"
-    return torch.cdist(x, points, p=POWERS[norm], compute_mode=mode)
+    return torch.cdist(x, points, p=NORM_ORDERS[norm], compute_mode=mode)
 
 
 def least_distance(one: Tensor, two: Tensor, norm: Norm) -> float:
-    """The smallest distance between a point of one set and a point of another, in float64."""
+    """The smallest distance between a point of one set and a point of another, in float64.
+
+    Arguments:
+
+    - `one`: points (n, dim).
+    - `two`: points (m, dim).
+    - `norm`: the norm that distances are measured in, "linf", "l2" or "l1".
+    """
     parts = one.double().split(max(1, _BLOCK_DISTANCES // len(two)))
-    return min(float(distances(part, two.double(), norm).min()) for part in parts)
+    return min(float(pairwise_distances(part, two.double(), norm).min()) for part in parts)
 
 
-def stretch(own: Norm, asked: Norm, dim: int) -> float:
-    """The largest ||z||_own / ||z||_asked: radii in `own` over it are radii in `asked`."""
-    shares = {"linf": 0.0, "l2": 0.5, "l1": 1.0}  # 1/p
-    return float(dim) ** max(0.0, shares[own] - shares[asked])
-
-
-def finite_set(name: str, points: object, dim: int | None = None) -> Tensor:
+def as_point_set(name: str, points: object, dim: int | None = None) -> Tensor:
     """A finite set of points as a float64 tensor (m, dim) of its own."""
     return _check.matrix(name, points, columns=dim).detach().double().clone()

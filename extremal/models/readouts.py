@@ -1,7 +1,4 @@
-"""A fine-label network read as a coarse one.
-
-What a network computes before its last layer, as a module of its own.
-"""
+"""A network's outputs read in another way: by groups, as a signed sum, or before the last layer."""
 
 from __future__ import annotations
 
@@ -9,6 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
+from extremal.models.convolutional import ConvPReLU
+from extremal.models.fully_connected import MLP, DeepPReLU
+from extremal.models.initialisation import Explicit
+from extremal.models.prelu_net import PReLUNet
 
 
 class Representation(nn.Module):
@@ -59,7 +60,7 @@ def gap_gradient(represent: nn.Module, x: Tensor, wanted: Tensor) -> tuple[Tenso
     return torch.linalg.vector_norm(missing.detach(), dim=1), gradient
 
 
-def represented(represent: nn.Module, x: Tensor) -> Tensor:
+def representations(represent: nn.Module, x: Tensor) -> Tensor:
     """G(x), (n, width), without a graph, if it is one finite vector for each point.
 
     Arguments:
@@ -70,12 +71,7 @@ def represented(represent: nn.Module, x: Tensor) -> Tensor:
     _check.module("represent", represent)
     with torch.no_grad():
         found = represent(x)
-    rule = f"give a floating-point ({len(x)}, width) tensor"
-    good = isinstance(found, Tensor) and found.ndim == 2 and len(found) == len(x)
-    seen = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-    _check.require(good and found.is_floating_point(), "represent", rule, seen)
-    _check.finite("represent(x)", found)
-    return found
+    return _check.tensor("represent(x)", found, (len(x), "width"))
 
 
 class Grouped(nn.Module):
@@ -98,9 +94,7 @@ class Grouped(nn.Module):
         super().__init__()
         _check.module("net", net)
         rule = "be a 1-D integer tensor with the group of each output, every group 0..G-1 used"
-        _check.require(isinstance(groups, Tensor), "groups", rule, type(groups).__name__)
-        whole = groups.ndim == 1 and not groups.is_floating_point() and len(groups) >= 2
-        _check.require(whole, "groups", rule, f"shape {tuple(groups.shape)} of {groups.dtype}")
+        _check.tensor("groups", groups, ("outputs",), whole=True, rule=rule)
         used = torch.unique(groups).tolist()
         _check.require(used == list(range(len(used))), "groups", rule, used)
         _check.require(len(used) >= 2, "groups", "name at least two groups", used)
@@ -120,3 +114,84 @@ class Grouped(nn.Module):
         count = int(self.groups.max()) + 1
         best = torch.stack([out[:, self.groups == group].amax(1) for group in range(count)], dim=1)
         return best[:, 1] - best[:, 0] if self.signed else best
+
+
+def signed_sum(net: PReLUNet, signs: Tensor) -> PReLUNet:
+    """A fine-label network read as a binary one: the signed sum of its outputs, for -1 / +1.
+
+    `signs` (outputs,) holds +1 or -1 for each. The result is a network of one output with the same
+    neurons, so that all attacks and certificates apply; `Grouped` is the reading by argmax.
+
+    Arguments:
+
+    - `net`: a `PReLUNet` with several outputs; its weights are copied.
+    """
+    _check.instance("net", net, PReLUNet, "be a PReLUNet")
+    weight = checked_signs(signs, net.outputs).to(net.votes)
+    bias = None if net.bias is None else (weight @ net.bias.detach()).unsqueeze(0)
+    hidden = None if net.hidden_bias is None else net.hidden_bias.detach()
+    votes = (weight @ net.votes.detach()).unsqueeze(0)
+    return PReLUNet(
+        net.dim,
+        net.width,
+        net.p,
+        bias=bias is not None,
+        hidden_bias=hidden is not None,
+        preparation=net.preparation,
+        init=Explicit(net.neurons.detach(), votes, hidden, bias),
+        dtype=net.neurons.dtype,
+        generator=torch.Generator(),
+    )
+
+
+class LogOdds(nn.Module):
+    """log of the summed probabilities of the positive outputs, over that of the negative ones.
+
+    A fine-label network's softmax read as a binary one: the objective of the attack that Li et al.
+    2025 run on it, as -log of the true group's probability falls with y times this.
+
+    Arguments:
+
+    - `net`: any module with several outputs (n, C), read as logits.
+    - `signs`: +1 or -1 for each output (C,), both of them present.
+    """
+
+    signs: Tensor
+
+    def __init__(self, net: nn.Module, signs: Tensor) -> None:
+        super().__init__()
+        self.net = _check.module("net", net)
+        count = getattr(net, "outputs", None)
+        self.register_buffer("signs", checked_signs(signs, count))
+        self.outputs = 1
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n,)."""
+        out = self.net(x)
+        return out[:, self.signs > 0].logsumexp(1) - out[:, self.signs < 0].logsumexp(1)
+
+
+def input_dim(net: nn.Module) -> int | None:
+    """How many coordinates a point of a network has, or None where the network does not say.
+
+    A `PReLUNet`, `MLP`, `DeepPReLU` or `ConvPReLU` says it, and so does one that is read in another
+    way (`Grouped`, `LogOdds`, `Representation`). An attribute `dim` of any other module may mean
+    something else.
+
+    Arguments:
+
+    - `net`: any module.
+    """
+    inner = net.net if isinstance(net, Grouped | LogOdds | Representation) else net
+    return inner.dim if isinstance(inner, PReLUNet | MLP | DeepPReLU | ConvPReLU) else None
+
+
+def checked_signs(signs: Tensor, count: int | None, name: str = "signs") -> Tensor:
+    """Signs (count,) as int64, once they are known to be -1 and +1, both of them."""
+    rule = "be a tensor of -1 and +1, both of them, one for each output"
+    _check.instance(name, signs, Tensor, rule)
+    both = signs.ndim == 1 and set(signs.tolist()) == {-1, 1}
+    _check.require(both, name, rule, signs.tolist())
+    right = count is None or len(signs) == count
+    _check.require(right, name, f"have {count} entries", len(signs))
+    return signs.to(torch.int64)

@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
+from extremal import _check
 from extremal.models.activations import relu_power, relu_power_with_slope
-from extremal.models.network_reduction import polar
 from extremal.models.prelu_net import PReLUNet
-from extremal.models.preparation import Preparation, Prepared
+from extremal.models.preparation import Preparation, Prepared, directions_and_norms
 from extremal.models.readouts import Grouped
 
 
 @dataclass(frozen=True, eq=False)
 class TwoLayerForm:
-    """C >= 2 outputs, each of which votes for a class: those of a `PReLUNet` or a `Grouped` one.
+    """C outputs, each of which votes for a class: those of a `PReLUNet` or a `Grouped` one.
 
     out_o(x) = sum_j weights_oj relu(<z, directions_j> + offsets_j)^p + constant_o with
-    z = preparation(x). A network with one output f is read as the two outputs -f/2 and +f/2, so
-    that labels -1 / +1 are classes 0 / 1 and the margin is y f again. `groups` (C,) names the class
-    of each output; the margin is the best own output minus the best foreign one.
+    z = preparation(x). `groups` (C,) names the class of each output; the margin is the best own
+    output minus the best foreign one.
     """
 
     directions: Tensor  # (h, dim), unit rows (zero for a zero neuron)
@@ -39,6 +38,11 @@ class TwoLayerForm:
         return self.directions.shape[1]
 
     @property
+    def all_offsets(self) -> Tensor:
+        """The offsets (h,), zeros where there are none."""
+        return torch.zeros_like(self.directions[:, 0]) if self.offsets is None else self.offsets
+
+    @property
     def rounding(self) -> float:
         """The rounding of <u_i, u_j>, and of sums over neurons, as a share of their terms."""
         return torch.finfo(self.directions.dtype).eps * (self.dim + 2 * len(self.directions))
@@ -46,8 +50,7 @@ class TwoLayerForm:
     @property
     def biased(self) -> bool:
         """Whether any bias is not zero; if none is, f is zero at the preparation's centre."""
-        own = self.offsets is not None and bool((self.offsets != 0).any())
-        return own or bool((self.constant != 0).any())
+        return bool((self.all_offsets != 0).any()) or bool((self.constant != 0).any())
 
     def to(self, target: torch.dtype) -> TwoLayerForm:
         """The same in another dtype."""
@@ -113,8 +116,7 @@ def inner_network(net: nn.Module) -> PReLUNet:
     - `net`: a `PReLUNet`, which is returned itself, or a `Grouped` one.
     """
     inner = net.net if isinstance(net, Grouped) else net
-    assert isinstance(inner, PReLUNet)
-    return inner
+    return _check.instance("net", inner, PReLUNet, "be a PReLUNet or a Grouped one")
 
 
 def with_readout_of(inner: PReLUNet, net: nn.Module) -> nn.Module:
@@ -128,8 +130,39 @@ def with_readout_of(inner: PReLUNet, net: nn.Module) -> nn.Module:
     return Grouped(inner, net.groups, signed=net.signed) if isinstance(net, Grouped) else inner
 
 
+def polar_form(net: PReLUNet) -> TwoLayerForm:
+    """A network with its own outputs, in float64; a zero neuron has direction and weights zero.
+
+    For p = 1 a zero neuron with a hidden bias is the constant v relu(b), which goes to `constant`.
+
+    Arguments:
+
+    - `net`: a `PReLUNet`; it is left as it is.
+    """
+    with torch.no_grad():
+        v = net.votes.double()
+        directions, lengths = directions_and_norms(net.neurons.double())
+        norms = lengths.squeeze(-1)
+        alive = norms > 0
+        constant = torch.zeros_like(v[:, 0]) if net.bias is None else net.bias.double().clone()
+        offsets = None
+        if net.hidden_bias is not None:
+            b = net.hidden_bias.double()
+            offsets = torch.where(alive, b / torch.where(alive, norms, 1.0), 0.0)
+            if net.p == 1.0:
+                constant += (v * torch.where(alive, 0.0, torch.relu(b))).sum(1)
+        groups = torch.arange(net.outputs, device=v.device)
+        signed = net.outputs == 1
+        return TwoLayerForm(
+            directions, offsets, v * norms, constant, groups, net.p, net.preparation, signed
+        )
+
+
 def as_two_layer_form(net: nn.Module, dtype: torch.dtype = torch.float64) -> TwoLayerForm | None:
     """The `TwoLayerForm` of a PReLUNet, or of a `Grouped` PReLUNet; None for any other network.
+
+    A network with one output f is read as the two outputs -f/2 and +f/2, so that labels -1 / +1 are
+    classes 0 / 1 and the margin is y f again.
 
     Arguments:
 
@@ -139,23 +172,14 @@ def as_two_layer_form(net: nn.Module, dtype: torch.dtype = torch.float64) -> Two
     inner = net.net if isinstance(net, Grouped) else net
     if not isinstance(inner, PReLUNet):
         return None
-    part = polar(inner)
-    weights, constant = part.contributions, part.constant
-    signed = inner.outputs == 1 or (isinstance(net, Grouped) and net.signed)
+    form = polar_form(inner)
+    if isinstance(net, Grouped):
+        form = replace(form, groups=net.groups, signed=form.signed or net.signed)
     if inner.outputs == 1:
-        half = torch.tensor([-0.5, 0.5], dtype=weights.dtype, device=weights.device)
-        weights, constant = half[:, None] * weights, half * constant
-    groups = torch.arange(len(weights), device=weights.device)
-    form = TwoLayerForm(
-        part.directions,
-        None if inner.hidden_bias is None else part.offsets,
-        weights,
-        constant,
-        net.groups if isinstance(net, Grouped) else groups,
-        inner.p,
-        inner.preparation,
-        signed,
-    )
+        half = torch.tensor([-0.5, 0.5], dtype=form.weights.dtype, device=form.weights.device)
+        weights, constant = half[:, None] * form.weights, half * form.constant
+        groups = torch.arange(2, device=half.device)
+        form = replace(form, weights=weights, constant=constant, groups=groups)
     return form.to(dtype)
 
 

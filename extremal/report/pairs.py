@@ -12,7 +12,7 @@ from torch import Tensor
 
 from extremal import _check
 from extremal._files import write_whole
-from extremal.data.pictures import as_picture
+from extremal.data import as_picture
 from extremal.report.figure import DPI
 from extremal.report.style import RC, plain
 

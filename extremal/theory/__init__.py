@@ -1,5 +1,7 @@
 """The papers' theorems as functions of their numbers, independent of the rest of the package.
 
+It shares the checks of arguments with the other parts, and nothing else: their tests rely on it.
+
 Names follow the classifiers: `average_*` is about F (neurons at the class averages), `subclass_*`
 about F^(p) (neurons at the subclass centres), both in Min & Vidal 2024, eq. 2 and 3; `averaged_*`
 and `decoupled_*` are about networks with biases in Li et al. 2025. Parameters:
@@ -25,7 +27,6 @@ from extremal.theory.alignment_drift import (
     center_drift_floor,
     cosine_drift,
     field,
-    power_product,
     projected_field,
 )
 from extremal.theory.classifier_accuracy import (
@@ -50,7 +51,6 @@ from extremal.theory.early_phase import (
     alignment_scale,
     growth_rate,
     onset_time,
-    slope_gap,
     small_norms,
 )
 from extremal.theory.parameter_counts import (
@@ -105,11 +105,9 @@ __all__ = [
     "onset_time",
     "patch_assumptions",
     "patch_window",
-    "power_product",
     "projected_field",
     "ratio_lipschitz",
     "ratio_radius",
-    "slope_gap",
     "small_norms",
     "subclass_accuracy_lower",
     "subclass_accuracy_upper",

@@ -2,9 +2,7 @@
 
 Data are the centres themselves, orthonormal, with labels y; a positive neuron has direction u and
 coordinates z_k = <mu_k, u>. All drifts are those of the alignment flow (eq. 6), whose speed is that
-of the sum of exponential losses.
-
-The field x^(p)(w) that turns the neurons while they are small, and the drifts of cosines.
+of the sum of exponential losses. `field` is x^(p)(w), which turns neurons while they are small.
 """
 
 from __future__ import annotations
@@ -15,16 +13,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from extremal.theory._check import (
-    choice,
-    integer,
-    matrix,
-    number,
-    require,
-    signs,
-    unit_rows,
-    vector,
-)
+from extremal._check import choice, integer, matrix, number, require, signs, tensor, unit_rows
 
 
 def field(
@@ -51,6 +40,7 @@ def field(
     """
     x = matrix("x", x)
     w = matrix("w", w, columns=x.shape[1])
+    require(w.dtype == x.dtype, "w", f"have the dtype of x, {x.dtype}", w.dtype)
     y = signs("y", y, count=x.shape[0]).to(x.dtype)
     p = number("p", p, minimum=1.0)
     choice("weights", weights, ("inner", "cosine"))
@@ -97,7 +87,8 @@ def cosine_drift(w: Tensor, target: Tensor, x: Tensor, y: Tensor, p: float) -> T
     - `p`: the power of the pReLU, 1 or more.
     """
     flow = projected_field(w, x, y, p)
-    target = vector("target", target, size=flow.shape[1])
+    target = tensor("target", target, (flow.shape[1],))
+    require(target.dtype == flow.dtype, "target", f"have the dtype of x, {x.dtype}", target.dtype)
     return flow @ directions(target[None, :], "target")[0]
 
 
@@ -118,7 +109,8 @@ def average_drift(z: Tensor, p: float) -> Tensor:
 
     Min & Vidal 2024, the display before eq. 75. The printed one has 1/K and then no factor;
     mu_+ = sum mu_k / sqrt(K1) has norm 1, so 1/sqrt(K1) is right. Where all z_k > 0 it is
-    p (g_p(2; z) - g_p(1; z)) / sqrt(K1) with `power_product`.
+    p (g_p(2; z) - g_p(1; z)) / sqrt(K1) with g_p(q; z) = (sum_k z_k^q) (sum_k z_k^(p+1-q)), which
+    is convex in q with its minimum at (p+1)/2 (Lemma 5).
 
     Arguments:
 
@@ -160,7 +152,7 @@ def average_drift_sign(w: Tensor, centers: Tensor, p: float, tolerance: float = 
     - `p`: the power of the pReLU, 1 or more.
     """
     centers = matrix("centers", centers)
-    w = vector("w", w, size=centers.shape[1])
+    w = tensor("w", w, (centers.shape[1],))
     p = number("p", p, minimum=1.0)
     tolerance = number("tolerance", tolerance, minimum=0.0)
     u, own = directions(w.double()[None, :])[0], centers.double()
@@ -218,22 +210,3 @@ def center_drift_floor(cosine: float, p: float) -> float:
     p = number("p", p, minimum=2.0)
     rest = 1.0 - c**2
     return float(p * c * (c ** (p - 2.0) * rest - rest ** (p / 2.0)))
-
-
-def power_product(q: float, z: Tensor, p: float) -> float:
-    """Return g_p(q; z) = (sum_i z_i^q) (sum_i z_i^(p+1-q)) for positive z (n,).
-
-    Min & Vidal 2024, Lemma 5: convex in q with its minimum at (p+1)/2, strictly unless all z_i are
-    equal. The lemma says "nonnegative", but 0^q has no value for q < 0: a zero is an absent entry.
-
-    Arguments:
-
-    - `q`: the first sum's power, any number.
-    - `z`: (n,), numbers above 0.
-    - `p`: the power of the pReLU, 1 or more.
-    """
-    q = number("q", q)
-    p = number("p", p, minimum=1.0)
-    z = vector("z", z)
-    require(bool((z > 0).all()), "z", "be a vector of positive numbers", f"{float(z.min()):g}")
-    return float((z**q).sum() * (z ** (p + 1.0 - q)).sum())

@@ -1,16 +1,16 @@
-"""The exact accuracy of F, clean and attacked: a bivariate normal probability.
+"""The exact accuracy of F, and our bounds on that of F^(p), at any radius.
 
-Only a = <mu_+, x> and b = <mu_-, x> enter F. A sample of the positive class is read correctly where
+The accuracy of F, clean and attacked, is a bivariate normal probability: only a = <mu_+, x> and
+b = <mu_-, x> enter F. A sample of the positive class is read correctly where
 sqrt(K1) a > sqrt(K2) relu(b) and a > 0: a wedge between two lines, with unit normals mu_+ and
 d_0 = (sqrt(K1) mu_+ - sqrt(K2) mu_-)/sqrt(K), whose correlation is sqrt(K1/K). Outside a convex
 wedge is the union of two half-planes, so the distance to it is the smaller of two distances.
 
-Bounds on the accuracy of F^(p) at any radius, from both sides, for every p >= 1.
-
-Ours, where the papers' union bounds have D/(K^2 alpha^2) in the exponent: a function of
-eps ~ N(0, s^2 I), s = alpha/sqrt(D), with Lipschitz constant l exceeds its mean by t with
-probability at most exp(-t^2 / (2 s^2 l^2)). The exponent is then the squared distance to the
-critical radius over 2 s^2, with K only in a small shift of the mean.
+The bounds on F^(p) hold from both sides, for every p >= 1. Where the papers' union bounds have
+D/(K^2 alpha^2) in the exponent, they use concentration: a function of eps ~ N(0, s^2 I),
+s = alpha/sqrt(D), with Lipschitz constant l exceeds its mean by t with probability at most
+exp(-t^2 / (2 s^2 l^2)). The exponent is then the squared distance to the critical radius over
+2 s^2, with K only in a small shift of the mean.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Literal
 
 import torch
 
-from extremal.theory._check import choice, number
+from extremal._check import choice, number
 from extremal.theory.critical_radii import stretch, subclass_radius
 from extremal.theory.statements import Bound, Mixture, mixture
 
@@ -111,8 +111,10 @@ def _mean_relu(mean: float, mix: Mixture) -> float:
     return mean * 0.5 * math.erfc(-ratio / math.sqrt(2.0)) + mix.deviation * density
 
 
-_FAR = 40.0  # exp(-_FAR^2 / 2) is 0 in double precision
-_POINTS = 256  # of the quadrature, in one standard deviation of Z2 given Z1
+# So many deviations away from 0 nothing is left: exp(-40^2 / 2) is 0 in double precision.
+_LARGEST_MODE = 40.0
+# The quadrature has so many points in one standard deviation of Z2 given Z1.
+_POINTS_PER_DEVIATION = 256
 
 
 def average_error(
@@ -145,7 +147,7 @@ def average_error(
     """
     wedges = _wedges(mixture(dim, positive, negative, spread), radius, attack)
     error = sum(
-        share * (0.5 * math.erfc(h / math.sqrt(2.0)) + _beyond(-h, k, overlap))
+        share * (0.5 * math.erfc(h / math.sqrt(2.0)) + _bivariate_tail(-h, k, overlap))
         for share, h, k, overlap in wedges
     )
     return min(error, 1.0)
@@ -173,7 +175,7 @@ def average_accuracy(
     - `attack`: "worst" (the default), the best attack of that size, or "d0", the step of Theorem 1.
     """
     wedges = _wedges(mixture(dim, positive, negative, spread), radius, attack)
-    accuracy = sum(share * _beyond(-h, -k, -overlap) for share, h, k, overlap in wedges)
+    accuracy = sum(share * _bivariate_tail(-h, -k, -overlap) for share, h, k, overlap in wedges)
     return min(accuracy, 1.0)
 
 
@@ -191,17 +193,17 @@ def _wedges(mix: Mixture, radius: float, attack: str) -> list[tuple[float, float
     return wedges
 
 
-def _beyond(start: float, k: float, correlation: float) -> float:
+def _bivariate_tail(start: float, k: float, correlation: float) -> float:
     """P(Z1 > start, Z2 < -k) = int_start phi(z) Q((k + correlation z)/sqrt(1 - correlation^2)) dz.
 
     The integrand is log-concave with its mode between 0 and -correlation * k, or at the start, and
     falls at least as fast as phi on both sides of it: 12 beyond them nothing is left.
     """
-    mode = max(-_FAR, min(_FAR, -correlation * k))
+    mode = max(-_LARGEST_MODE, min(_LARGEST_MODE, -correlation * k))
     low = max(start, min(0.0, mode) - 12.0)
     high = max(low, 0.0, mode) + 12.0
     rest = math.sqrt(1.0 - correlation**2)
-    steps = 2 * math.ceil(0.5 * _POINTS * (high - low) / rest)
+    steps = 2 * math.ceil(0.5 * _POINTS_PER_DEVIATION * (high - low) / rest)
     z = torch.linspace(low, high, steps + 1, dtype=torch.float64)
     values = torch.exp(-0.5 * z**2) * torch.erfc((k + correlation * z) / (rest * math.sqrt(2.0)))
     # Simpson's rule: 4 on the odd points, 2 on the even ones, 1 at the ends.

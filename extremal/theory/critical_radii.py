@@ -1,10 +1,9 @@
 """Critical radii: where the classifiers break when there is no noise, and what can't be beaten.
 
-Averaged and decoupled features: radii without noise (Li, Pan, Lyu & Li 2025).
-
-Lengths are in units of ||mu|| = sqrt(d), and biases in units of ||mu||^2: multiply a radius by
-sqrt(d) for the paper's scaling. With noise N(0, sigma^2 I) averaged features without biases are F
-of Min & Vidal 2024 on points that are sqrt(d) times as long: their clean and robust accuracy is
+For averaged and decoupled features (Li, Pan, Lyu & Li 2025) lengths are in units of
+||mu|| = sqrt(d), and biases in units of ||mu||^2: multiply a radius by sqrt(d) for the paper's
+scaling. With noise N(0, sigma^2 I) averaged features without biases are F of Min & Vidal 2024 on
+points that are sqrt(d) times as long: their clean and robust accuracy is
 `average_accuracy(d, positive, negative, sigma, radius / sqrt(d))`, which is near
 Phi((sqrt(d/k) - radius)/sigma).
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from extremal.theory._check import integer, number, require
+from extremal._check import integer, number, require
 
 
 def averaged_radius(
@@ -146,7 +145,8 @@ def unavoidable_error(positive: int, negative: int, radius: float) -> float:
     - `radius`: the l2 size of the attack, 0 or more.
     """
     smaller = min(
-        integer("positive", positive, minimum=1), integer("negative", negative, minimum=1)
+        integer("positive", positive, minimum=1),
+        integer("negative", negative, minimum=1),
     )
     radius = number("radius", radius, minimum=0.0)
     return smaller / (positive + negative) if radius >= OPTIMAL_RADIUS else 0.0

@@ -4,12 +4,13 @@ Setting: balanced initialisation w_j(0) = scale w_j0, |v_j(0)| = ||w_j(0)||, ||w
 `width` neurons, and `samples` training points of norm at most 1 (the paper: the K centres).
 
 The papers' statements are for the sum of losses with slope -y at 0, as the exponential loss has.
-The logistic loss log(1 + exp(-y f)) has slope -y/2 there, so Lemma 6 is false for it as printed:
-it holds for twice that loss, whose flow runs at twice the speed. With rate = 1 (exp) or 1/2
-(logistic), divided by the number of samples for a mean, all times are divided by the rate, and the
-alignment flow and its error are multiplied by it.
+The logistic loss log(1 + exp(-y f)) has slope -y/2 there, so Lemma 6 is false for it as printed
+(docs/theory/errata.md): it holds for twice that loss, whose flow is twice as fast. With rate = 1
+(exp) or 1/2 (logistic), divided by the number of samples for a mean, all times are divided by the
+rate, and the alignment flow and its error are multiplied by it.
 
-When the loss starts to fall: neurons of a fixed direction grow exponentially before that.
+`growth_rate` and `onset_time` say when the loss starts to fall: before that, neurons of a fixed
+direction grow exponentially.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from extremal.theory._check import choice, integer, number, require
+from extremal._check import choice, integer, number, require
 
 
 def growth_rate(
@@ -180,32 +181,6 @@ def alignment_scale(drift: float, width: int, norm: float, samples: int, p: floa
     norm = number("norm", norm, above=0.0)
     samples = integer("samples", samples, minimum=1)
     return abs(drift) / (8.0 * root * norm**2 * samples * number("p", p, minimum=1.0))
-
-
-def slope_gap(
-    prediction: float, label: int, loss: Literal["exp", "logistic", "doubled logistic"]
-) -> float:
-    """Return |-d loss(y, f)/df - y|, which Lemma 6 bounds by 2 |f| for |f| <= 1.
-
-    exp(-y f), log(1 + exp(-y f)) and 2 log(1 + exp(-y f)). Min & Vidal 2024, Lemma 6, eq. 57: true
-    for the first and the third. For the logistic loss it is 1/2 at f = 0, above the bound 0.
-
-    Arguments:
-
-    - `prediction`: f, the network's output, any number.
-    - `label`: y, -1 or +1.
-    - `loss`: "exp", "logistic" or "doubled logistic", in the order above.
-    """
-    f = number("prediction", prediction)
-    require(label in {-1, 1}, "label", "be -1 or +1", label)
-    choice("loss", loss, ("exp", "logistic", "doubled logistic"))
-    if loss == "exp":
-        slope = math.exp(-label * f)
-    else:
-        slope = (
-            (2.0 if loss == "doubled logistic" else 1.0) * 0.5 * (1.0 - math.tanh(label * f / 2))
-        )
-    return abs(slope - 1.0)
 
 
 def _rate(loss: Loss, reduction: Reduction, samples: int) -> float:

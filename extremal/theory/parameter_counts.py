@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from extremal.theory._check import choice, integer, number, require
+from extremal._check import choice, integer, number, require
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Order:
     """A number of parameters up to constants, such as "at most C N d, up to logarithms".
 
     `shape` is the expression and `value` what it gives; for an exponential exp(c d) the `value` is
-    d and `exponential` True, since the rate c is unknown. `constant` is the factor C and `rate` the
-    c of an exponential, None where the sources do not say.
+    d and `exponential` True, since the rate c is unknown. `constant` is the factor C, None where
+    the sources do not say.
     """
 
     side: Literal["upper", "lower"]  # at most, or at least, so many parameters
@@ -30,12 +30,11 @@ class Order:
     exponential: bool = False
     logarithms: bool = False  # whether logarithmic factors are left out
     constant: float | None = None
-    rate: float | None = None
 
     @property
     def known(self) -> bool:
         """Whether the bound is a number, and not only an order of growth."""
-        return self.constant is not None and (not self.exponential or self.rate is not None)
+        return self.constant is not None and not self.exponential
 
     def __str__(self) -> str:
         factor = "C (unknown)" if self.constant is None else f"{self.constant:g}"

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from extremal.theory._check import integer, matrix, number, require
+from extremal._check import integer, matrix, number, require
 
-_EDGE = 1e-6  # how near to 1 a quotient is taken for 1
+# A quotient so near to 1 is taken for 1.
+_EDGE_WIDTH = 1e-6
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class PatchWindow:
     @property
     def edge(self) -> bool:
         """Whether one of them is 1 to rounding: such a point is on neither side."""
-        return any(abs(quotient - 1.0) <= _EDGE for quotient in self.quotients)
+        return any(abs(quotient - 1.0) <= _EDGE_WIDTH for quotient in self.quotients)
 
     @property
     def quotients(self) -> tuple[float, float, float]:
@@ -57,7 +58,10 @@ def patch_window(
     - `alpha`: the strength of the robust features, above 0.
     - `beta`: the strength of the non-robust features, above 0.
     """
-    few, many = integer("robust", robust, minimum=1), integer("dense", dense, minimum=1)
+    few, many = (
+        integer("robust", robust, minimum=1),
+        integer("dense", dense, minimum=1),
+    )
     strong, weak = number("alpha", alpha, above=0.0), number("beta", beta, above=0.0)
     size, power = number("radius", radius, above=0.0), number("q", q, minimum=1.0)
     left = max(strong - size, 0.0)
@@ -120,7 +124,10 @@ def patch_assumptions(
     - `radius`: epsilon, the l-inf size of the attack; above 0.
     - `q`: the power of the smoothed ReLU, 1 or more.
     """
-    few, many = integer("robust", robust, minimum=1), integer("dense", dense, minimum=1)
+    few, many = (
+        integer("robust", robust, minimum=1),
+        integer("dense", dense, minimum=1),
+    )
     strong, weak = _ends("alpha", alpha), _ends("beta", beta)
     require(len(strong) == len(weak), "beta", f"have {len(strong)} classes, as alpha", len(weak))
     windows = []

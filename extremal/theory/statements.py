@@ -1,7 +1,4 @@
-"""The numbers of the data distribution D_{X,Y}, checked once for every statement about it.
-
-What a probabilistic statement of the papers says, as a value.
-"""
+"""What statements of the papers are about and say: the mixture's numbers, and a `Bound`."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from extremal.theory._check import integer, number, require
+from extremal._check import integer, number, require
 
 
 @dataclass(frozen=True)

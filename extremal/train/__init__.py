@@ -5,7 +5,7 @@ from extremal.train.early_stopping import RobustValidation
 from extremal.train.flow.end_condition import Until
 from extremal.train.flow.gradient_flow import gradient_flow
 from extremal.train.gradient_descent import adam, gd, sgd
-from extremal.train.inner_attack import InnerAttack
+from extremal.train.inner_attack import InnerAttack, input_gradient, loss_slope
 from extremal.train.losses import Loss, loss_and_gradient, total_loss
 from extremal.train.recipes import mnist_network, mnist_recipe
 from extremal.train.recording import DivergenceError, Record, Trajectory
@@ -22,7 +22,9 @@ __all__ = [
     "adversarial",
     "gd",
     "gradient_flow",
+    "input_gradient",
     "loss_and_gradient",
+    "loss_slope",
     "mnist_network",
     "mnist_recipe",
     "sgd",

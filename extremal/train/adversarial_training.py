@@ -1,14 +1,15 @@
-"""Adversarial training of any network, by SGD or Adam, with records that do not trust it.
+"""Adversarial training of any network, by SGD or Adam, with records under stronger attacks.
 
-One step of adversarial training: on perturbed points, on both, with TRADES, or on none.
+A step is on perturbed points, on both kinds, or that of TRADES; at radius 0 it is a plain one.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -18,92 +19,94 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
-from extremal.models import PReLUNet
+from extremal.models import evaluation_mode
+from extremal.train.checkpoint import Checkpoint
 from extremal.train.early_stopping import EpochLoop, RobustValidation
-from extremal.train.gradient_descent import check_fit, prepared_gradient, row_batches, shuffled
+from extremal.train.gradient_descent import (
+    Batches,
+    batches_per_epoch,
+    check_fit,
+    plain_steps,
+    shuffled,
+)
 from extremal.train.inner_attack import InnerAttack, divergence, divergence_slope, loss_slope
 from extremal.train.losses import Function, Loss, LossName, as_loss, loss_and_gradient, trainable
-from extremal.train.modes import evaluating
 from extremal.train.optimisers import Adam, Optimiser, Sgd
 from extremal.train.recording import Record, Recorder, Trajectory
 
-_BESIDE = 1e-3  # of the radius: at x itself the divergence is least, and has no slope
+# TRADES starts at a random point of this share of the radius: at x itself the divergence is
+# least, and has no slope.
+_TRADES_START_RADIUS_SHARE = 1e-3
 
-Batches = Iterator[tuple[Tensor, Tensor]]
-Step = Callable[[Tensor, Tensor, float], Tensor]  # of a batch, within a share of the radius
+# A step on a batch (x, y) within a share of the radius; it returns the loss before it.
+SharedStep = Callable[[Tensor, Tensor, float], Tensor]
 
 
-@dataclass(frozen=True, eq=False)
-class Perturbing:
-    """A network, its loss and its rule of descent; the loss after a step is what a step returns."""
+def _steps(
+    rule: Optimiser,
+    inner: InnerAttack,
+    clean_share: float,
+    trades: float | None,
+    train: Dataset,
+    batch: int | None,
+    generator: torch.Generator,
+) -> tuple[Batches, SharedStep]:
+    """Batches without end, and the step on one of them."""
+    if inner.radius == 0.0:
+        batches, step = plain_steps(rule, train, batch, generator)
+        return batches, lambda x, y, share: step(x, y)
+    batches = shuffled(train, batch, generator)
+    if trades is None:
+        return batches, partial(_attacked_step, rule, inner, clean_share, generator)
+    return batches, partial(_trades_step, rule, inner, trades, generator)
 
-    net: nn.Module
-    loss: Loss
-    rule: Optimiser
-    inner: InnerAttack
-    clean_share: float
-    trades: float | None
-    generator: torch.Generator
 
-    def steps(self, train: Dataset, batch: int | None) -> tuple[Batches, Step]:
-        """Batches without end, and the step on one of them."""
-        net, rule = self.net, self.rule
-        unmoved = self.inner.radius == 0.0
-        if unmoved and isinstance(rule, Adam) and isinstance(net, PReLUNet):
-            return self._prepared(net, rule, train, batch)
-        batches: Batches = itertools.repeat((train.x, train.y))
-        if batch is not None:
-            batches = shuffled(train, batch, self.generator)
-        if unmoved:
-            return batches, lambda x, y, share: rule.step(x, y)
-        return batches, self._attacked if self.trades is None else self._traded
+def _attacked_step(
+    rule: Optimiser,
+    inner: InnerAttack,
+    clean_share: float,
+    generator: torch.Generator,
+    x: Tensor,
+    y: Tensor,
+    share: float,
+) -> Tensor:
+    """A step on perturbed points, or on both with `clean_share` for the points as they are."""
+    net, loss = rule.net, rule.loss
+    with evaluation_mode(net):
+        moved = inner.perturbed(net, x, loss_slope(loss, y), share=share, generator=generator)
+    if clean_share == 0.0:
+        return rule.step(moved, y)
+    first, perturbed = loss_and_gradient(net, moved, y, loss)
+    second, clean = loss_and_gradient(net, x, y, loss)
+    rest = 1.0 - clean_share
+    rule.apply({name: rest * perturbed[name] + clean_share * clean[name] for name in clean})
+    return rest * first + clean_share * second
 
-    def _attacked(self, x: Tensor, y: Tensor, share: float) -> Tensor:
-        slope = loss_slope(self.loss, y)
-        with evaluating(self.net):
-            moved = self.inner.perturbed(self.net, x, slope, share=share, generator=self.generator)
-        if self.clean_share == 0.0:
-            return self.rule.step(moved, y)
-        weights = (1.0 - self.clean_share, self.clean_share)
-        pairs = [loss_and_gradient(self.net, points, y, self.loss) for points in (moved, x)]
-        (first, perturbed), (second, clean) = pairs
-        self.rule.apply(
-            {name: weights[0] * perturbed[name] + weights[1] * clean[name] for name in clean}
+
+def _trades_step(
+    rule: Optimiser,
+    inner: InnerAttack,
+    trades: float,
+    generator: torch.Generator,
+    x: Tensor,
+    y: Tensor,
+    share: float,
+) -> Tensor:
+    """A step of TRADES: the loss on the points plus `trades` times the divergence nearby."""
+    net, loss, parts = rule.net, rule.loss, trainable(rule.net)
+    with evaluation_mode(net):
+        with torch.no_grad():
+            slope = divergence_slope(net(x))
+        near = _TRADES_START_RADIUS_SHARE
+        moved = inner.perturbed(
+            net, x, slope, share=share, start_radius_share=near, generator=generator
         )
-        return weights[0] * first + weights[1] * second
-
-    def _traded(self, x: Tensor, y: Tensor, share: float) -> Tensor:
-        assert self.trades is not None
-        with evaluating(self.net):
-            with torch.no_grad():
-                slope = divergence_slope(self.net(x))
-            moved = self.inner.perturbed(
-                self.net, x, slope, share=share, nudge=_BESIDE, generator=self.generator
-            )
-        parts = trainable(self.net)
-        with torch.enable_grad():
-            out = self.net(x)
-            value = self.loss.value(out, y) + self.trades * divergence(out, self.net(moved)).mean()
-            slopes = torch.autograd.grad(value, list(parts.values()))
-        self.rule.apply(dict(zip(parts, slopes, strict=True)))
-        return value.detach()
-
-    def _prepared(
-        self, net: PReLUNet, rule: Adam, train: Dataset, batch: int | None
-    ) -> tuple[Batches, Step]:
-        """Adam's own steps on points that are prepared once, where no attack changes them."""
-        slopes = prepared_gradient(net, train, self.loss)
-        rows: Batches = itertools.repeat((torch.arange(len(train)), train.y))
-        if batch is not None:
-            rows = row_batches(train, batch, self.generator)
-
-        def take(index: Tensor, y: Tensor, share: float) -> Tensor:
-            del share
-            value, gradient = slopes(index, y)
-            rule.apply(gradient)
-            return value
-
-        return rows, take
+    with torch.enable_grad():
+        out = net(x)
+        value = loss.value(out, y) + trades * divergence(out, net(moved)).mean()
+        slopes = torch.autograd.grad(value, list(parts.values()))
+    rule.apply(dict(zip(parts, slopes, strict=True)))
+    return value.detach()
 
 
 def adversarial(
@@ -162,7 +165,7 @@ def adversarial(
     """
     used, watch = as_loss(loss), watch or RobustValidation()
     check_fit(net, train, used)
-    inner = _within(inner, train)
+    inner = _in_data_box(inner, train)
     _check.instance("watch", watch, RobustValidation, "be a RobustValidation or None")
     total = _check.integer("epochs", epochs, minimum=1)
     _check_settings(method, momentum, total, warm_up, clean_share, trades)
@@ -174,19 +177,22 @@ def adversarial(
     _check.instance("record", asked, Record, "be a Record or None")
     torch.set_flush_denormal(True)
     rule: Optimiser = Sgd(net, used, lr, momentum) if method == "sgd" else Adam(net, used, lr)
-    step = Perturbing(net, used, rule, inner, clean_share, trades, generator)
-    batches, take = step.steps(train, batch)
-    looks = {**asked.watch, **watch.looks(train, inner, generator)}
-    recorder = Recorder(replace(asked, watch=looks), net, train, used, float(total))
-    settings = {
-        **{"inner": inner, "loss": used, "method": method, "lr": lr, "momentum": momentum},
-        **{"batch": batch, "warm_up": warm_up, "clean_share": clean_share, "trades": trades},
-        "watch": replace(watch, validation=None, patience=None),
-        "patience": watch.patience,
-    }
-    data = [train.x, train.y, *([] if held is None else [held.x, held.y])]
-    loop = EpochLoop(net, rule, recorder, generator, watch.patience, checkpoint, [settings, data])
-    each = 1 if batch is None else -(-len(train) // batch)
+    each = batches_per_epoch(train, batch)
+    batches, take = _steps(rule, inner, clean_share, trades, train, batch, generator)
+    probes = {**asked.watch, **watch.probes(train, inner, generator)}
+    recorder = Recorder(replace(asked, watch=probes), net, train, used, float(total))
+    saved = None
+    if checkpoint is not None:
+        settings = [inner, used, method, lr, momentum, batch, warm_up, clean_share, trades, watch]
+        asked_for = [sorted(probes), asked.snapshots, train.x, train.y]
+        parts = "network, data, settings, record and seed"
+        saved = Checkpoint(
+            checkpoint,
+            [*settings, *asked_for, net, generator.get_state()],
+            training="adversarial training",
+            parts=parts,
+        )
+    loop = EpochLoop(net, rule, recorder, generator, watch.patience, saved)
     with Bar("adversarial", total, progress) as bar:
         for epoch in loop.run(total):
             share = min(1.0, epoch / warm_up) if warm_up else 1.0
@@ -217,7 +223,7 @@ def _check_settings(
         _check.require(clean_share == 0.0, "clean_share", "be 0 with trades", clean_share)
 
 
-def _within(inner: InnerAttack, train: Dataset) -> InnerAttack:
+def _in_data_box(inner: InnerAttack, train: Dataset) -> InnerAttack:
     """The attack inside the data's box, which it may name and not change."""
     _check.instance("inner", inner, InnerAttack, "be an InnerAttack")
     if train.box is None:

@@ -1,14 +1,15 @@
-"""The state of an unfinished flow in a file, so that it can be interrupted and go on."""
+"""The state of an unfinished training in a file, so that it can be interrupted and go on."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from safetensors.torch import save as to_bytes
@@ -16,105 +17,60 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._files import FileError, as_path, read_tensors, write_whole
-from extremal.data import Dataset
-from extremal.train.recording import Record, Recorder
 
-if TYPE_CHECKING:
-    from extremal.train.flow.driver import Flow
-
-_FORMAT = "extremal-flow-2"
-_EVERY = 15.0  # seconds
-_COUNTS = ("steps", "rejected", "sides")
+_FILE_FORMAT = "extremal-training-1"
 
 
 class Checkpoint:
-    """Where a flow's state is kept, and of which problem: network, data, settings and record.
+    """Where the state of a training is kept, and of which problem it is.
 
-    The problem is recognised by the network that the flow started from: to go on, pass the network
-    with its original start, not the one that was interrupted. A file of another problem is a
-    ValueError, so that it is neither used nor lost. The end of the flow is not part of the problem:
-    it may be put off when the flow goes on, but not to before the time that was reached. Nor are
-    the times to record at.
+    `problem` is all that defines the training, as it is at the start: to go on, pass the network
+    with its original weights, not the one that was interrupted. A file of another problem is a
+    ValueError, so that it is neither used nor lost. `training` names what writes the file, and
+    `parts` what must be the same, in words for the errors.
     """
 
-    every = _EVERY
+    seconds_between = 15.0
 
-    def __init__(
-        self,
-        path: str | Path,
-        net: nn.Module,
-        data: Dataset,
-        settings: dict[str, Any],
-        record: Record,
-    ) -> None:
-        self.path = writable(path)
-        asked = [sorted(record.watch), record.snapshots, record.phases]
-        self.problem = problem_digest([settings, asked, data.x, data.y, data.group, net])
-        self.twin = net
-        self.counts: dict[str, float] = {}
-        self.memory: dict[str, float] = {}
+    def __init__(self, path: str | Path, problem: list[Any], *, training: str, parts: str) -> None:
+        self.path = _writable(path)
+        self.problem = problem_digest([training, problem])
+        self._training, self._parts = training, parts
+        self._last_write = time.monotonic()
 
-    def write(self, flow: Flow, recorder: Recorder, last: float) -> None:
-        """Keep the state at the time `last` reached, or at one still to be recorded before it.
+    @property
+    def is_due(self) -> bool:
+        """Whether the file was last written long enough ago."""
+        return time.monotonic() - self._last_write >= self.seconds_between
 
-        The file is written whole or not at all.
-        """
-        time = min(last, recorder.next_time())
-        flow.write(self.twin, time)
-        tensors = {f"net/{name}": part.detach() for name, part in self.twin.named_parameters()}
-        tensors |= recorder.state()
-        counts = {name: getattr(flow.counts, name) for name in _COUNTS}
-        header = {
-            "format": _FORMAT,
-            "problem": self.problem,
-            "time": repr(time),
-            "counts": json.dumps(counts),
-            "memory": json.dumps(flow.memory()),
-        }
-        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    def write(self, state: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Keep a state, as JSON has it, and tensors; the file is written whole or not at all."""
+        header = {"format": _FILE_FORMAT, "problem": self.problem, "state": json.dumps(state)}
+        whole = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
         write_whole(self.path, to_bytes(whole, metadata=header))
+        self._last_write = time.monotonic()
 
-    def read(self, net: nn.Module, recorder: Recorder, until: float) -> float:
-        """Take up the state in the file, if there is one; the flow time to go on from.
-
-        It must not lie after `until`.
-        """
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """The state and the tensors in the file; None where there is no file."""
         if not self.path.exists():
-            return 0.0
-        rule = "name a state that gradient_flow left behind"
+            return None
         try:
             header, tensors = read_tensors(self.path)
-            _check.choice("format", header.get("format"), [_FORMAT])
-            time = float(header["time"])
-            counts, memory = json.loads(header["counts"]), json.loads(header["memory"])
-            parts = {name: tensors[f"net/{name}"] for name, _ in net.named_parameters()}
+            _check.choice("format", header.get("format"), [_FILE_FORMAT])
+            problem, state = header["problem"], json.loads(header["state"])
         except (FileError, KeyError, RuntimeError, ValueError) as error:
+            rule = f"name a state that {self._training} left behind"
             raise ValueError(f"checkpoint must {rule}, got {self.path} ({error})") from error
-        same = header.get("problem") == self.problem
-        rule = "belong to the same network, data, settings and record (or be removed)"
-        _check.require(same, "checkpoint", rule, self.path)
-        rule = f"not lie before {time!r}, which the checkpoint has reached"
-        _check.require(until >= time, "until", rule, until)
-        with torch.no_grad():
-            for name, part in net.named_parameters():
-                part.copy_(parts[name])
-        recorder.restore(tensors)
-        self.counts, self.memory = counts, memory
-        return time
-
-    def resume(self, flow: Flow) -> None:
-        """Let a flow that goes on from the file count and remember what went before."""
-        for name, count in self.counts.items():
-            setattr(flow.counts, name, getattr(flow.counts, name) + count)
-        if self.memory:
-            flow.remember(self.memory)
+        rule = f"belong to the same {self._parts} (or be removed)"
+        _check.require(problem == self.problem, "checkpoint", rule, self.path)
+        return state, tensors
 
     def remove(self) -> None:
-        """The flow has arrived: nothing is left to go on from."""
+        """Remove the file: the training has come to its end."""
         self.path.unlink(missing_ok=True)
 
 
-def writable(path: str | Path) -> Path:
+def _writable(path: str | Path) -> Path:
     """The path of a checkpoint, which must lie where a file can be written."""
     file = as_path(path)
     _check.require(not file.is_dir(), "checkpoint", "name a file", file)
@@ -127,35 +83,35 @@ def writable(path: str | Path) -> Path:
 def problem_digest(parts: list[Any]) -> str:
     """A digest of all that defines a training, by which its checkpoint is recognised."""
     digest = hashlib.sha256()
-    for part in _parts(parts):
+    for part in _bytes_of(parts):
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
 
 
-def _parts(value: object) -> Iterator[bytes]:
-    """Everything that makes a value what it is, as bytes; of a network also what is not trained."""
+def _bytes_of(value: object) -> Iterator[bytes]:
+    """Everything that makes a value what it is, as bytes; of a network also untrained parts."""
     if isinstance(value, Tensor):
         yield f"{value.dtype} {tuple(value.shape)} {value.requires_grad}".encode()
         yield value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
     elif isinstance(value, nn.Module):
         own = set(vars(nn.Module()))
         yield repr(value).encode()
-        yield from _parts(dict(value.named_parameters()))
-        yield from _parts(dict(value.named_buffers()))
+        yield from _bytes_of(dict(value.named_parameters()))
+        yield from _bytes_of(dict(value.named_buffers()))
         for name, part in value.named_modules():
             others = {key: other for key, other in vars(part).items() if key not in own}
-            yield from _parts({name: others})
+            yield from _bytes_of({name: others})
     elif is_dataclass(value):
-        yield from _parts({field.name: getattr(value, field.name) for field in fields(value)})
+        yield from _bytes_of({field.name: getattr(value, field.name) for field in fields(value)})
     elif isinstance(value, Mapping):
         for key in sorted(value, key=str):
             yield str(key).encode()
-            yield from _parts(value[key])
+            yield from _bytes_of(value[key])
     elif isinstance(value, list | tuple):
         yield str(len(value)).encode()
         for part in value:
-            yield from _parts(part)
+            yield from _bytes_of(part)
     elif value is None or isinstance(value, bool | int | float | str):
         yield repr(value).encode()
-    else:  # whose repr may hold an address, which is another one in the next process
+    else:  # Its repr may hold an address, which is another one in the next process.
         yield type(value).__qualname__.encode()

@@ -1,34 +1,28 @@
-"""Epoch after epoch: when to record, when to stop, and a file to go on from.
+"""Training by epochs: when to record, when to stop, and a file to go on from.
 
-What adversarial training looks at beside its loss: robust accuracy under stronger attacks.
+`RobustValidation` says how robust accuracy is recorded, under attacks stronger than the inner one.
 """
 
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._files import FileError, read_tensors, write_whole
 from extremal.attack import run
 from extremal.data import Dataset
 from extremal.measure import accuracy
-from extremal.train.checkpoint import problem_digest, writable
+from extremal.models import evaluation_mode
+from extremal.train.checkpoint import Checkpoint
 from extremal.train.inner_attack import InnerAttack
 from extremal.train.losses import outputs_on
-from extremal.train.modes import evaluating
 from extremal.train.optimisers import Optimiser
-from extremal.train.recording import DivergenceError, Recorder, Trajectory
-
-Look = Callable[[nn.Module], float]
+from extremal.train.recording import DivergenceError, Probe, Recorder, Trajectory
 
 
 @dataclass(frozen=True)
@@ -62,27 +56,27 @@ class RobustValidation:
             held = self.validation is not None
             _check.require(held, "patience", "come with a validation set", self.patience)
 
-    def looks(
+    def probes(
         self, train: Dataset, inner: InnerAttack, generator: torch.Generator
-    ) -> dict[str, Look]:
-        """What is recorded, by name; each look draws from the generator's own seed."""
+    ) -> dict[str, Probe]:
+        """What is recorded, by name; each draws from the generator's own seed."""
         seed = generator.initial_seed()
-        looks = {"robust_accuracy": self._robust(train, inner, seed)} if self.training else {}
+        probes = {"robust_accuracy": self._robust(train, inner, seed)} if self.training else {}
         if self.validation is not None:
             held = self.validation
-            looks["validation_robust"] = self._robust(held, inner, seed)
-            looks["validation_accuracy"] = lambda net: accuracy(net, held)
-        return looks
+            probes["validation_robust"] = self._robust(held, inner, seed)
+            probes["validation_accuracy"] = lambda net: accuracy(net, held)
+        return probes
 
-    def _robust(self, data: Dataset, inner: InnerAttack, seed: int) -> Look:
-        few = data.spaced(self.points)
+    def _robust(self, data: Dataset, inner: InnerAttack, seed: int) -> Probe:
+        points = data.evenly_spaced(self.points)
         radius = inner.radius if self.radius is None else self.radius
 
-        def look(net: nn.Module) -> float:
+        def probe(net: nn.Module) -> float:
             found = run(
                 net,
-                few.x,
-                few.y,
+                points.x,
+                points.y,
                 norm=inner.norm,
                 radius=radius,
                 box=inner.box,
@@ -91,23 +85,26 @@ class RobustValidation:
             )
             return 1.0 - float(found.success.double().mean())
 
-        return look
+        return probe
 
 
-_FORMAT = "extremal-epochs-1"
-_EVERY = 15.0  # seconds between two files
-_WATCHED = "validation_robust"
+@dataclass
+class EpochProgress:
+    """How far a training has come, and its best record so far, as its file has it."""
+
+    epochs: int = 0
+    best_value: float = -1.0
+    best_loss: float = math.inf
+    best_epoch: int = 0
+    records_since_best: int = 0
 
 
 class EpochLoop:
     """The state of a training by epochs: its records, its best weights, its file.
 
     `patience` is the number of records without a better "validation_robust" after which it stops.
-    Of equally robust ones that of less loss is kept. `problem` is all that, beside the network and
-    the seed, says which training a file belongs to.
+    Of equally robust records that of the least loss is the best.
     """
-
-    every = _EVERY
 
     def __init__(
         self,
@@ -116,125 +113,104 @@ class EpochLoop:
         recorder: Recorder,
         generator: torch.Generator,
         patience: int | None,
-        checkpoint: str | Path | None,
-        problem: list[Any],
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.net, self.rule, self.recorder = net, rule, recorder
-        self.generator, self.patience = generator, patience
-        self.best: dict[str, Tensor] = {}
-        self.best_value, self.best_loss, self.best_epoch, self.since = -1.0, math.inf, 0, 0
-        self.reached, self.stopped = 0, False
-        self.path = None if checkpoint is None else writable(checkpoint)
-        asked = [sorted(recorder.record.watch), recorder.record.snapshots]
-        parts = [problem, asked, net, generator.get_state()]
-        self.problem = problem_digest(parts) if self.path is not None else ""
-        self.written = time.monotonic()
+        self.generator, self.patience, self.checkpoint = generator, patience, checkpoint
+        self.progress = EpochProgress()
+        self.best_weights: dict[str, Tensor] = {}
+
+    @property
+    def stopped(self) -> bool:
+        """Whether patience has come to its end."""
+        return self.patience is not None and self.progress.records_since_best >= self.patience
 
     def run(self, total: int) -> Iterator[int]:
         """The numbers of the epochs to train, from 1, or from where the file has left it."""
-        if not self._taken_up():
-            with evaluating(self.net):
+        if not self._resumed():
+            with evaluation_mode(self.net):
                 self.recorder.start()
-        rule = f"not be below {self.reached}, which the checkpoint has reached"
-        _check.require(total >= self.reached, "epochs", rule, total)
-        for epoch in range(self.reached + 1, total + 1):
+        reached = self.progress.epochs
+        rule = f"not be below {reached}, which the checkpoint has reached"
+        _check.require(total >= reached, "epochs", rule, total)
+        for epoch in range(reached + 1, total + 1):
             if self.stopped:
                 return
             yield epoch
 
     def done(self, epoch: int, finite: bool) -> None:
-        """An epoch is done: record it if it is due, and judge it; keep the state from time to time.
+        """An epoch is done: record it if that is due, and write the file from time to time.
 
         The last epoch is recorded by `finish`.
         """
-        self.reached = epoch
+        self.progress.epochs = epoch
         if not finite:
             raise self._diverged()
         if self.recorder.next_time() <= epoch * (1.0 + 1e-12):
-            self._note()
-        if self.path is not None and time.monotonic() - self.written >= self.every:
-            self._write()
+            self._record_now()
+        if self.checkpoint is not None and self.checkpoint.is_due:
+            self._write(self.checkpoint)
 
     def finish(self, **info: Any) -> Trajectory:
         """Record the end, put the best weights back where they are wanted, and remove the file."""
-        if self.recorder.times[-1] < self.reached:
-            self._note()
-        kept = {}
+        now = self.progress
+        if self.recorder.times[-1] < now.epochs:
+            self._record_now()
+        best = {}
         if self.patience is not None:
-            self.net.load_state_dict(self.best)
-            kept = {"best_epoch": self.best_epoch, "best_validation_robust": self.best_value}
-        found = self.recorder.finish(
-            converged=True, epochs=self.reached, stopped_early=self.stopped, **kept, **info
+            self.net.load_state_dict(self.best_weights)
+            best = {"best_epoch": now.best_epoch, "best_validation_robust": now.best_value}
+        trajectory = self.recorder.finish(
+            converged=True, epochs=now.epochs, stopped_early=self.stopped, **best, **info
         )
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-        return found
+        if self.checkpoint is not None:
+            self.checkpoint.remove()
+        return trajectory
 
-    def _judge(self, epoch: int) -> None:
-        """Whether the last record is the best so far, and whether patience is at its end."""
-        if self.patience is None:
-            return
-        value, loss = float(self.recorder.rows[_WATCHED][-1]), self.recorder.losses[-1]
-        better = value > self.best_value
-        if better or (value == self.best_value and loss < self.best_loss):
-            self.best_value, self.best_loss, self.best_epoch = value, loss, epoch
-            self.best = {n: part.detach().clone() for n, part in self.net.state_dict().items()}
-        if better:
-            self.since = 0
-            return
-        self.since += 1
-        self.stopped = self.since >= self.patience
-
-    def _note(self) -> None:
-        """Record now, unless the network has no finite loss, which no attack could look at."""
-        known = self.recorder
-        with evaluating(self.net):
-            outputs = outputs_on(self.net, known.data)
-            if not math.isfinite(float(known.loss.value(outputs, known.data.y))):
+    def _record_now(self) -> None:
+        """Record now, unless the network has no finite loss, which no attack could handle."""
+        recorder = self.recorder
+        with evaluation_mode(self.net):
+            outputs = outputs_on(self.net, recorder.data)
+            if not math.isfinite(float(recorder.loss.value(outputs, recorder.data.y))):
                 raise self._diverged()
-            known.note(float(self.reached), outputs)
-        self._judge(self.reached)
+            recorder.note(float(self.progress.epochs), outputs)
+        if self.patience is not None:
+            self._compare_with_best()
+
+    def _compare_with_best(self) -> None:
+        """Keep the weights if the last record is the best so far."""
+        now, recorder = self.progress, self.recorder
+        value, loss = float(recorder.rows["validation_robust"][-1]), recorder.losses[-1]
+        better = value > now.best_value
+        if better or (value == now.best_value and loss < now.best_loss):
+            now.best_value, now.best_loss, now.best_epoch = value, loss, now.epochs
+            weights = self.net.state_dict()
+            self.best_weights = {name: part.detach().clone() for name, part in weights.items()}
+        now.records_since_best = 0 if better else now.records_since_best + 1
 
     def _diverged(self) -> DivergenceError:
-        advice = "the loss is not finite; use a smaller lr"
-        return self.recorder.diverged(float(self.reached), advice, epochs=self.reached)
+        advice, reached = "the loss is not finite; use a smaller lr", self.progress.epochs
+        return self.recorder.diverged(float(reached), advice, epochs=reached)
 
-    def _write(self) -> None:
-        """The whole state in one file, or the file as it was."""
-        assert self.path is not None
-        tensors = {f"net/{name}": part.detach() for name, part in self.net.state_dict().items()}
+    def _write(self, checkpoint: Checkpoint) -> None:
+        """Keep the whole state in the file."""
+        tensors = {f"net/{name}": part for name, part in self.net.state_dict().items()}
         tensors |= {f"rule/{name}": part for name, part in self.rule.state().items()}
-        tensors |= {f"best/{name}": part for name, part in self.best.items()}
+        tensors |= {f"best/{name}": part for name, part in self.best_weights.items()}
         tensors |= self.recorder.state()
         tensors["generator"] = self.generator.get_state()
-        header = {"format": _FORMAT, "problem": self.problem, "epoch": str(self.reached)}
-        best = (self.best_value, self.best_loss, self.best_epoch, self.since)
-        header |= {"best": " ".join(map(repr, best))}
-        whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
-        write_whole(self.path, to_bytes(whole, metadata=header))
-        self.written = time.monotonic()
+        checkpoint.write(asdict(self.progress), tensors)
 
-    def _taken_up(self) -> bool:
-        """Go on from the file, if there is one."""
-        if self.path is None or not self.path.exists():
+    def _resumed(self) -> bool:
+        """Go on from the file; whether there is one."""
+        found = None if self.checkpoint is None else self.checkpoint.read()
+        if found is None:
             return False
-        rule = "name a state that adversarial training left behind"
-        try:
-            header, tensors = read_tensors(self.path)
-            _check.choice("format", header.get("format"), [_FORMAT])
-            epoch = int(header["epoch"])
-            value, loss, at, since = header["best"].split()
-        except (FileError, KeyError, ValueError) as error:
-            raise ValueError(f"checkpoint must {rule}, got {self.path} ({error})") from error
-        same = header.get("problem") == self.problem
-        rule = "belong to the same network, data, settings, record and seed (or be removed)"
-        _check.require(same, "checkpoint", rule, self.path)
-        self.reached = epoch
-        self.best_value, self.best_loss = float(value), float(loss)
-        self.best_epoch, self.since = int(at), int(since)
-        self.stopped = self.patience is not None and self.since >= self.patience
+        state, tensors = found
+        self.progress = EpochProgress(**state)
         self.net.load_state_dict(_under("net/", tensors))
-        self.best = _under("best/", tensors)
+        self.best_weights = _under("best/", tensors)
         self.rule.restore(_under("rule/", tensors))
         self.recorder.restore(tensors)
         self.generator.set_state(tensors["generator"])
@@ -242,6 +218,7 @@ class EpochLoop:
 
 
 def _under(start: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose names have that start, by the rest of their names."""
     return {
         name.removeprefix(start): part for name, part in tensors.items() if name.startswith(start)
     }

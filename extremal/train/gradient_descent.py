@@ -1,14 +1,10 @@
-"""Discrete training: full-batch gradient descent and mini-batch SGD.
-
-Adam on mini-batches, with gradients by hand where we know how.
-"""
+"""Discrete training: full-batch gradient descent, and SGD and Adam on mini-batches."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +12,17 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.data import Dataset
-from extremal.models import PReLUNet
-from extremal.train.losses import Function, Loss, LossName, as_loss, loss_and_gradient, trainable
-from extremal.train.modes import evaluating
-from extremal.train.optimisers import Adam, Sgd
+from extremal.models import PReLUNet, evaluation_mode, input_dim
+from extremal.train.losses import Function, Loss, LossName, as_loss, trainable
+from extremal.train.optimisers import Adam, Optimiser, Sgd
 from extremal.train.recording import Record, Recorder, Trajectory
 from extremal.train.sparse_inputs import SparseDataset
 
-# The loss before a step and its gradient, on a batch.
-Slopes = Callable[[Tensor, Tensor], tuple[Tensor, dict[str, Tensor]]]
+Batches = Iterator[tuple[Tensor, Tensor]]
+Step = Callable[[Tensor, Tensor], Tensor]  # on a batch, in place; returns the loss before it
+
+# Every so many steps it is checked whether the loss is still finite.
+_STEPS_BETWEEN_CHECKS = 100
 
 
 def adam(
@@ -62,24 +60,22 @@ def adam(
     used = as_loss(loss)
     rate = _check.number("lr", lr, above=0.0)
     check_fit(net, train, used)
-    batches = shuffled(train, batch, generator)
-    total = count_steps(steps, epochs, -(-len(train) // batch))
-    moments = Adam(net, used, rate)
-    slopes: Slopes = partial(loss_and_gradient, net, loss=used)
-    if isinstance(net, PReLUNet):
-        batches, slopes = row_batches(train, batch, generator), prepared_gradient(net, train, used)
+    each = batches_per_epoch(train, batch)
+    _check.generator("generator", generator)
+    total = _count_steps(steps, epochs, each)
+    rule = Adam(net, used, rate)
+    batches, take = plain_steps(rule, train, batch, generator)
     with Bar("adam", total, progress) as bar:
 
         def step(x: Tensor, y: Tensor) -> Tensor:
-            value, gradient = slopes(x, y)
-            moments.apply(gradient)
-            bar.done(moments.taken)
+            value = take(x, y)
+            bar.done(rule.taken)
             return value
 
-        return _descend(net, train, used, rate, total, record, batches, step, "adam", 1.0)
+        return _train_loop(net, train, used, rate, total, record, batches, step, "adam", 1.0)
 
 
-def count_steps(steps: int | None, epochs: int | None, each: int) -> int:
+def _count_steps(steps: int | None, epochs: int | None, each: int) -> int:
     """The number of steps, of which an epoch has `each`."""
     one = (steps is None) != (epochs is None)
     _check.require(one, "steps", "be given, or epochs, and not both", f"{steps} and {epochs}")
@@ -88,32 +84,26 @@ def count_steps(steps: int | None, epochs: int | None, each: int) -> int:
     return _check.integer("steps", steps, minimum=1)
 
 
-def row_batches(
-    train: Dataset, batch: int, generator: torch.Generator
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches without end, as the numbers of their points and their labels."""
-    while True:
-        for rows in torch.randperm(len(train), generator=generator).split(batch):
-            yield rows, train.y[rows]
+def plain_steps(
+    rule: Optimiser, train: Dataset, batch: int | None, generator: torch.Generator
+) -> tuple[Batches, Step]:
+    """Batches without end, and the rule's step on one of them; `batch` None is the whole data.
 
-
-def prepared_gradient(net: PReLUNet, train: Dataset, loss: Loss) -> Slopes:
-    """The loss and its gradient on points that are given by their numbers and prepared once.
-
-    Preparing is a tenth of a step on images, and the same in every epoch.
+    For Adam on a `PReLUNet` points are given by their numbers and prepared once: preparing is a
+    tenth of a step on images, and the same in every epoch.
     """
+    net = rule.net
+    if not (isinstance(rule, Adam) and isinstance(net, PReLUNet)):
+        return shuffled(train, batch, generator), rule.step
     net.hidden(train.x[:1])  # refuses points of another dtype
-    points, parts = SparseDataset(train.x, net.preparation), trainable(net)
+    points, parts, loss = SparseDataset(train.x, net.preparation), trainable(net), rule.loss
 
-    def slopes(rows: Tensor, y: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def step(rows: Tensor, y: Tensor) -> Tensor:
         found = net.parameter_gradient(points.take(rows), lambda out: loss.slope(out, y))
-        return loss.value(found.out, y), {name: getattr(found, name) for name in parts}
+        rule.apply({name: getattr(found, name) for name in parts})
+        return loss.value(found.out, y)
 
-    return slopes
-
-
-Step = Callable[[Tensor, Tensor], Tensor]  # on a batch, in place; returns the loss before it
-_LOOK = 100  # steps between looks at whether the loss is still finite
+    return shuffled(train, batch, generator, numbers=torch.arange(len(train))), step
 
 
 def gd(
@@ -139,10 +129,12 @@ def gd(
     - `lr`: step size, above 0.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone.
     """
-    _check_dataset(train)
+    _check.instance("train", train, Dataset, "be a Dataset")
     whole = itertools.repeat((train.x, train.y))
     rule = Sgd(net, as_loss(loss), lr, momentum)
-    return _descend(net, train, rule.loss, lr, steps, record, whole, rule.step, "gd", rule.clock)
+    return _train_loop(
+        net, train, rule.loss, lr, steps, record, whole, rule.step, "gd", rule.flow_time_per_step
+    )
 
 
 def sgd(
@@ -174,10 +166,12 @@ def sgd(
     """
     batches = shuffled(train, batch, generator)
     rule = Sgd(net, as_loss(loss), lr, momentum)
-    return _descend(net, train, rule.loss, lr, steps, record, batches, rule.step, "sgd", rule.clock)
+    return _train_loop(
+        net, train, rule.loss, lr, steps, record, batches, rule.step, "sgd", rule.flow_time_per_step
+    )
 
 
-def _descend(
+def _train_loop(
     net: nn.Module,
     train: Dataset,
     loss: Loss,
@@ -187,21 +181,21 @@ def _descend(
     batches: Iterator[tuple[Tensor, Tensor]],
     take: Step,
     method: str,
-    clock: float,
+    flow_time_per_step: float,
 ) -> Trajectory:
     """The one loop: take a step on a batch; record when a time is passed."""
     _check.number("lr", lr, above=0.0)
     _check.integer("steps", steps, minimum=1)
     check_fit(net, train, loss)
     torch.set_flush_denormal(True)
-    recorder = Recorder(record, net, train, loss, steps * clock)
+    recorder = Recorder(record, net, train, loss, steps * flow_time_per_step)
     recorder.start()
     for step in range(1, steps + 1):
         x, y = next(batches)
         value = take(x, y)
-        time = step * clock
+        time = step * flow_time_per_step
         due = step == steps or recorder.next_time() <= time * (1.0 + 1e-12)
-        if (step % _LOOK == 0 and not math.isfinite(float(value))) or (
+        if (step % _STEPS_BETWEEN_CHECKS == 0 and not math.isfinite(float(value))) or (
             due and not math.isfinite(recorder.note(time))
         ):
             advice = f"the loss is not finite after {step} steps; use a smaller lr than {lr:g}"
@@ -215,7 +209,7 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss, name: str = "train") -
     _check.instance(name, train, Dataset, "be a Dataset")
     outputs = getattr(net, "outputs", None)
     if outputs is None:
-        with torch.no_grad(), evaluating(net):
+        with torch.no_grad(), evaluation_mode(net):
             out = net(train.x[:1])
         rule = "return (n,), or (n, C) for C >= 2 outputs"
         good = out.ndim == 1 or (out.ndim == 2 and out.shape[1] >= 2)
@@ -223,27 +217,41 @@ def check_fit(net: nn.Module, train: Dataset, loss: Loss, name: str = "train") -
         outputs = 1 if out.ndim == 1 else out.shape[1]
     loss.check(outputs)
     _check.labels(f"{name}.y", train.y, count=len(train), outputs=outputs)
-    dim = getattr(net, "dim", train.dim)
+    dim = input_dim(net) or train.dim
     _check.require(dim == train.dim, f"{name}.x", f"have {dim} columns", train.dim)
 
 
-def _check_dataset(train: object) -> None:
+def batches_per_epoch(train: Dataset, batch: int | None) -> int:
+    """How many batches of at most `batch` points the data have; None is one batch of all."""
     _check.instance("train", train, Dataset, "be a Dataset")
+    if batch is None:
+        return 1
+    size = _check.integer("batch", batch, minimum=1)
+    _check.require(size <= len(train), "batch", f"be at most {len(train)} points", size)
+    return -(-len(train) // size)
 
 
 def shuffled(
-    train: Dataset, batch: int, generator: torch.Generator
-) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches without end: each epoch visits the data once, in random order."""
-    _check_dataset(train)
-    size = _check.integer("batch", batch, minimum=1)
-    _check.require(size <= len(train), "batch", f"be at most {len(train)} points", size)
-    _check.generator("generator", generator)
+    train: Dataset,
+    batch: int | None,
+    generator: torch.Generator,
+    *,
+    numbers: Tensor | None = None,
+) -> Batches:
+    """Batches without end: each epoch visits the data once, in random order.
 
-    def endless() -> Iterator[tuple[Tensor, Tensor]]:
+    They are points and labels, or rows of `numbers` and labels; without a `batch` all of them.
+    """
+    batches_per_epoch(train, batch)
+    _check.generator("generator", generator)
+    x = train.x if numbers is None else numbers
+    if batch is None:
+        return itertools.repeat((x, train.y))
+
+    def endless() -> Batches:
         while True:
             order = torch.randperm(len(train), generator=generator)
-            for index in order.split(size):
-                yield train.x[index], train.y[index]
+            for rows in order.split(batch):
+                yield x[rows], train.y[rows]
 
     return endless()

@@ -15,7 +15,8 @@ from extremal.data import Box
 from extremal.models import HasInputGradient
 from extremal.train.losses import Loss
 
-_LONGER = 2.5  # the steps together, in radii, where no step is given
+# Where no step is given, all steps together are so many radii long.
+_PATH_RADII = 2.5
 
 Slope = Callable[[Tensor], Tensor]  # of outputs: the derivative of what is to rise
 
@@ -58,31 +59,38 @@ class InnerAttack:
         slope: Slope,
         *,
         share: float = 1.0,
-        nudge: float = 0.0,
+        start_radius_share: float = 0.0,
         generator: torch.Generator,
     ) -> Tensor:
         """x + d after the steps, within `share` of the radius, for a function's slope in f(x).
 
-        Where it starts at zero, it starts at a random point of `nudge` times the radius.
+        A start at zero is instead a random point within `start_radius_share` of that radius.
         """
         ball = Ball(self.norm, share * self.radius, self.box)
-        length = self.step or _LONGER * self.radius / self.steps
+        length = self.step or _PATH_RADII * self.radius / self.steps
         delta = torch.zeros_like(x)
-        first = 1.0 if self.start == "random" else nudge
+        first = 1.0 if self.start == "random" else start_radius_share
         if first > 0:
             near = Ball(self.norm, first * share * self.radius, self.box)
             delta = near.sample(x, generator=generator)
         for _ in range(self.steps):
             gradient = input_gradient(net, x + delta, slope)
             if self.ascent == "steepest":
-                gradient = ball.steepest(ball.unblocked(gradient, delta, x))
+                gradient = ball.steepest(ball.without_blocked(gradient, delta, x))
                 gradient = gradient * share
             delta = ball.project(delta + length * gradient, x)
         return x + delta
 
 
 def input_gradient(net: nn.Module, x: Tensor, slope: Slope) -> Tensor:
-    """The gradient (n, dim) in x of a function of f(x), given its slope in the outputs."""
+    """The gradient (n, dim) in x of a function of f(x), given its slope in the outputs.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `x`: points (n, dim), in the network's own dtype.
+    - `slope`: a function of the outputs that returns the slope there, of their shape.
+    """
     if isinstance(net, HasInputGradient):
         return net.input_gradient(x, slope)[1]
     with torch.enable_grad():
@@ -93,7 +101,13 @@ def input_gradient(net: nn.Module, x: Tensor, slope: Slope) -> Tensor:
 
 
 def loss_slope(loss: Loss, y: Tensor) -> Slope:
-    """The slope of each sample's own loss, whatever the reduction."""
+    """The slope of each sample's own loss, whatever the reduction, as a function of the outputs.
+
+    Arguments:
+
+    - `loss`: a `Loss`; a name alone is not taken.
+    - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    """
     summed = Loss(loss.name, "sum", loss.function)
     return lambda out: summed.slope(out, y)
 

@@ -1,7 +1,4 @@
-"""Losses: value and slope in the network's outputs.
-
-The loss and its gradient in the trainable parameters, by hand where we know how.
-"""
+"""Losses: their value, their slope in a network's outputs, their gradient in its parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +13,8 @@ from extremal import _check
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 
-_BATCH = 4096
+# Whole data sets are passed through a network so many points at a time, to bound memory.
+_POINTS_PER_BATCH = 4096
 
 
 def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
@@ -52,7 +50,7 @@ def loss_and_gradient(
 def outputs_on(net: nn.Module, data: Dataset) -> Tensor:
     """f on a whole data set, (n,) or (n, C) in float64, in batches so that memory stays bounded."""
     with torch.no_grad():
-        return torch.cat([net(x).double() for x in data.x.split(_BATCH)])
+        return torch.cat([net(x).double() for x in data.x.split(_POINTS_PER_BATCH)])
 
 
 def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
@@ -68,7 +66,7 @@ def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
 
 
 LossName = Literal["exp", "logistic", "cross-entropy"]
-NAMES = ("exp", "logistic", "cross-entropy")
+LOSS_NAMES = ("exp", "logistic", "cross-entropy")
 Function = Callable[[Tensor, Tensor], Tensor]  # of outputs and labels: the loss of each sample
 
 
@@ -88,7 +86,7 @@ class Loss:
 
     def __post_init__(self) -> None:
         if self.function is None:
-            _check.choice("loss", self.name, NAMES)
+            _check.choice("loss", self.name, LOSS_NAMES)
         else:
             _check.require(callable(self.function), "function", "be callable", self.function)
         _check.choice("reduction", self.reduction, ("mean", "sum"))

@@ -1,7 +1,4 @@
-"""Steps of gradient descent and of Adam, in place, with the state that they carry along.
-
-A plain gradient step of a shallow network with the update folded into the matrix products.
-"""
+"""Steps of gradient descent and of Adam, in place, with the state that they carry along."""
 
 from __future__ import annotations
 
@@ -16,7 +13,12 @@ from extremal import _check
 from extremal.models import PReLUNet, relu_power_with_slope
 from extremal.train.losses import Loss, loss_and_gradient, trainable
 
-_SMALL = 1e-12  # below this length the squares of float32 weights are not safe
+# Shorter neurons are measured in float64, since the squares of float32 weights may underflow.
+_LEAST_SAFE_LENGTH = 1e-12
+# Adam's beta_1, beta_2 and epsilon are PyTorch's defaults.
+_MEAN_DECAY = 0.9
+_SQUARE_DECAY = 0.999
+_ROOT_OFFSET = 1e-8
 
 
 def fused_sgd_step(net: PReLUNet, x: Tensor, y: Tensor, loss: Loss, lr: float) -> Tensor:
@@ -29,7 +31,7 @@ def fused_sgd_step(net: PReLUNet, x: Tensor, y: Tensor, loss: Loss, lr: float) -
     with torch.no_grad():
         w, votes = net.neurons, net.votes
         z = net.preparation(x)
-        norms, s = _inner(net, z)
+        norms, s = _norms_and_arguments(net, z)
         power, slope = relu_power_with_slope(s, net.p)
         out = power @ (votes * norms).T
         out = out if net.bias is None else out + net.bias
@@ -52,13 +54,13 @@ def fused_sgd_step(net: PReLUNet, x: Tensor, y: Tensor, loss: Loss, lr: float) -
         return value
 
 
-def _inner(net: PReLUNet, z: Tensor) -> tuple[Tensor, Tensor]:
+def _norms_and_arguments(net: PReLUNet, z: Tensor) -> tuple[Tensor, Tensor]:
     """||w_j|| (ones for p = 1) and the arguments s_ij of the activation, (n, width)."""
     w, offsets = net.neurons, net.hidden_bias
     if net.p == 1.0:
         return torch.ones_like(net.votes[0]), torch.nn.functional.linear(z, w, offsets)
     norms = torch.linalg.vector_norm(w, dim=1)
-    if float(norms.min()) < _SMALL:
+    if float(norms.min()) < _LEAST_SAFE_LENGTH:
         norms = torch.linalg.vector_norm(w, dim=1, dtype=torch.float64).to(w.dtype)
     safe = torch.where(norms > 0, norms, 1.0)
     s = (z @ w.T) / safe
@@ -67,11 +69,11 @@ def _inner(net: PReLUNet, z: Tensor) -> tuple[Tensor, Tensor]:
     return norms, s + torch.where(norms > 0, offsets / safe, -torch.inf)
 
 
-_MEANS, _SQUARES, _EPS = 0.9, 0.999, 1e-8  # beta_1, beta_2 and epsilon, PyTorch's defaults
-
-
 class Optimiser(Protocol):
-    """What turns gradients into steps."""
+    """A rule that turns gradients of a network's loss into steps."""
+
+    net: nn.Module
+    loss: Loss
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """A step on a batch; the loss before it."""
@@ -91,9 +93,9 @@ class Optimiser(Protocol):
 
 
 class Sgd:
-    """theta <- theta - lr s, s <- momentum s + gradient; `clock` is the flow time of a step.
+    """theta <- theta - lr s, s <- momentum s + gradient, each step of `flow_time_per_step`.
 
-    Without momentum no copy of the gradient is made where we know how.
+    Without momentum a `PReLUNet` is trained by `fused_sgd_step`, which makes no gradient.
     """
 
     def __init__(self, net: nn.Module, loss: Loss, lr: float, momentum: float) -> None:
@@ -101,15 +103,16 @@ class Sgd:
         self.lr = _check.number("lr", lr, above=0.0)
         self.momentum = _check.number("momentum", momentum, minimum=0.0)
         _check.require(self.momentum < 1.0, "momentum", "be below 1", momentum)
-        self.clock = self.lr / (1.0 - self.momentum)
-        self.fused = isinstance(net, PReLUNet) and self.momentum == 0.0
-        parts = {} if self.fused else self.parts
-        self.speeds = {n: torch.zeros_like(part, requires_grad=False) for n, part in parts.items()}
+        self.flow_time_per_step = self.lr / (1.0 - self.momentum)
+        fused = isinstance(net, PReLUNet) and self.momentum == 0.0
+        self.velocities = {
+            name: torch.zeros_like(part, requires_grad=False)
+            for name, part in ({} if fused else self.parts).items()
+        }
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """A step on a batch; the loss before it."""
-        if self.fused:
-            assert isinstance(self.net, PReLUNet)
+        if isinstance(self.net, PReLUNet) and self.momentum == 0.0:
             return fused_sgd_step(self.net, x, y, self.loss, self.lr)
         value, gradient = loss_and_gradient(self.net, x, y, self.loss)
         self.apply(gradient)
@@ -120,18 +123,18 @@ class Sgd:
         with torch.no_grad():
             for name, part in self.parts.items():
                 slope = gradient[name]
-                if name in self.speeds:
-                    slope = self.speeds[name].mul_(self.momentum).add_(slope)
+                if name in self.velocities:
+                    slope = self.velocities[name].mul_(self.momentum).add_(slope)
                 part.sub_(slope, alpha=self.lr)
 
     def state(self) -> dict[str, Tensor]:
-        """The speeds."""
-        return dict(self.speeds)
+        """The velocities s."""
+        return dict(self.velocities)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on with the given speeds."""
-        for name, speed in self.speeds.items():
-            speed.copy_(tensors[name])
+        """Go on with the given velocities."""
+        for name, velocity in self.velocities.items():
+            velocity.copy_(tensors[name])
 
 
 class Adam:
@@ -143,8 +146,8 @@ class Adam:
     def __init__(self, net: nn.Module, loss: Loss, lr: float) -> None:
         self.net, self.loss, self.taken = net, loss, 0
         self.lr = _check.number("lr", lr, above=0.0)
-        # Each parameter with its m and s, and a place to work in.
-        self.rows = {
+        # Each parameter with its two running means, and room for the root of the second.
+        self.moments = {
             name: (part, *(torch.zeros_like(part, requires_grad=False) for _ in range(3)))
             for name, part in trainable(net).items()
         }
@@ -158,26 +161,26 @@ class Adam:
     def apply(self, gradient: Mapping[str, Tensor]) -> None:
         """theta <- theta - lr m' / (sqrt(s') + eps), with sqrt(1 - .999^t) drawn out of s'."""
         self.taken += 1
-        shrink = math.sqrt(1.0 - _SQUARES**self.taken)
-        size = self.lr * shrink / (1.0 - _MEANS**self.taken)
+        shrink = math.sqrt(1.0 - _SQUARE_DECAY**self.taken)
+        size = self.lr * shrink / (1.0 - _MEAN_DECAY**self.taken)
         with torch.no_grad():
-            for name, (part, mean, square, root) in self.rows.items():
+            for name, (part, mean, square, root) in self.moments.items():
                 slope = gradient[name]
-                mean.lerp_(slope, 1.0 - _MEANS)
-                square.mul_(_SQUARES).addcmul_(slope, slope, value=1.0 - _SQUARES)
-                torch.sqrt(square, out=root).add_(_EPS * shrink)
+                mean.lerp_(slope, 1.0 - _MEAN_DECAY)
+                square.mul_(_SQUARE_DECAY).addcmul_(slope, slope, value=1.0 - _SQUARE_DECAY)
+                torch.sqrt(square, out=root).add_(_ROOT_OFFSET * shrink)
                 part.addcdiv_(mean, root, value=-size)
 
     def state(self) -> dict[str, Tensor]:
         """Both means, and the number of steps."""
         kept = {"taken": torch.tensor(self.taken)}
-        for name, (_, mean, square, _) in self.rows.items():
+        for name, (_, mean, square, _) in self.moments.items():
             kept |= {f"mean/{name}": mean, f"square/{name}": square}
         return kept
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on with the given means."""
         self.taken = int(tensors["taken"])
-        for name, (_, mean, square, _) in self.rows.items():
+        for name, (_, mean, square, _) in self.moments.items():
             mean.copy_(tensors[f"mean/{name}"])
             square.copy_(tensors[f"square/{name}"])

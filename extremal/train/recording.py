@@ -1,7 +1,4 @@
-"""What to record along training, as a value, and the recorder that does it.
-
-What a training run leaves behind: recorded values over time, to save, load and draw.
-"""
+"""What to record along a training (`Record`), who records it, and the `Trajectory` that results."""
 
 from __future__ import annotations
 
@@ -22,17 +19,18 @@ from extremal.data import Dataset
 from extremal.models import output_margins
 from extremal.train.losses import Loss, outputs_on
 
-_FORMAT = "extremal-trajectory-1"
-_RULE = "be a trajectory file that extremal wrote"
+_FILE_FORMAT = "extremal-trajectory-1"
+_FILE_RULE = "be a trajectory file that extremal wrote"
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """Values recorded at `times` (m,): each of `values` and `snapshots` has m rows.
 
-    `times` are flow time (step size times steps for GD and SGD; steps for Adam), `values` hold
-    "loss", "accuracy" and whatever was watched, `snapshots` the parameters by name where they were
-    asked for, and `info` the method, its counts, and whether it reached the end.
+    `times` are flow time (step size times steps for GD and SGD), steps for Adam, or epochs for
+    adversarial training. `values` hold "loss", "accuracy" and whatever was watched, `snapshots` the
+    parameters by name where they were asked for, and `info` the method, its counts, and whether it
+    reached the end.
     """
 
     times: Tensor
@@ -62,7 +60,7 @@ class Trajectory:
         for kind in ("values", "snapshots"):
             for name, value in getattr(self, kind).items():
                 tensors[f"{kind}/{name}"] = value.contiguous()
-        metadata = {"format": _FORMAT, "info": json.dumps(dict(self.info))}
+        metadata = {"format": _FILE_FORMAT, "info": json.dumps(dict(self.info))}
         write_whole(path, to_bytes(tensors, metadata=metadata))
 
     @classmethod
@@ -72,15 +70,15 @@ class Trajectory:
         _check.require(file.is_file(), "path", "name an existing trajectory file", file)
         try:
             metadata, tensors = read_tensors(file)
-            _check.choice("format", metadata.get("format"), [_FORMAT])
+            _check.choice("format", metadata.get("format"), [_FILE_FORMAT])
             info = json.loads(metadata.get("info", ""))
             _check.require(isinstance(info, dict), "info", "be a mapping", type(info).__name__)
-            return _rebuild(tensors, info)
+            return _from_tensors(tensors, info)
         except (RuntimeError, ValueError) as error:  # deep nesting is a RecursionError
-            raise ValueError(f"path must {_RULE}, got {path} ({error})") from error
+            raise ValueError(f"path must {_FILE_RULE}, got {path} ({error})") from error
 
 
-def _rebuild(tensors: dict[str, Tensor], info: dict[str, Any]) -> Trajectory:
+def _from_tensors(tensors: dict[str, Tensor], info: dict[str, Any]) -> Trajectory:
     """The trajectory of a file's tensors, each with a row for each of the times."""
     names = sorted(tensors)
     _check.require("times" in tensors, "tensors", "hold the times", names)
@@ -98,7 +96,7 @@ def _rebuild(tensors: dict[str, Tensor], info: dict[str, Any]) -> Trajectory:
     return Trajectory(times, parts["values"], parts["snapshots"], info)
 
 
-Watch = Callable[[nn.Module], Tensor | float]
+Probe = Callable[[nn.Module], Tensor | float]  # a quantity of the network that is recorded
 
 
 @dataclass(frozen=True)
@@ -112,12 +110,12 @@ class Record:
     """
 
     at: Sequence[float] = ()
-    watch: Mapping[str, Watch] = field(default_factory=dict)
+    watch: Mapping[str, Probe] = field(default_factory=dict)
     snapshots: bool = False
     phases: bool = False
 
     def __post_init__(self) -> None:
-        times = tuple(_check.number("record.at", t, minimum=0.0) for t in _listed(self.at))
+        times = tuple(_check.number("record.at", t, minimum=0.0) for t in _as_list(self.at))
         object.__setattr__(self, "at", times)
         rule = "map names to functions of the network"
         _check.instance("record.watch", self.watch, Mapping, rule)
@@ -136,7 +134,7 @@ class Record:
         return cls(at=tuple(steps.exp().tolist()), **others)
 
 
-def _listed(times: Sequence[float]) -> list[float]:
+def _as_list(times: Sequence[float]) -> list[float]:
     try:
         return list(times)
     except TypeError as error:
@@ -168,7 +166,7 @@ class Recorder:
         self.pending = [t for t in sorted(set(self.record.at)) if 0.0 < t < until * (1.0 - 1e-9)]
         self.times: list[float] = []
         self.rows: dict[str, list[Tensor]] = {}
-        self.kept: dict[str, list[Tensor]] = {}
+        self.snapshots: dict[str, list[Tensor]] = {}
 
     def next_time(self) -> float:
         """The next time to record at, infinite when none is left."""
@@ -186,7 +184,7 @@ class Recorder:
         row["accuracy"] = right if math.isfinite(loss) else math.nan
         with torch.no_grad():
             row |= {name: watch(self.net) for name, watch in self.record.watch.items()}
-        # Only now, so that a watch that is interrupted leaves no row behind that is cut short.
+        # Rows are added only now, so that an interrupted watch leaves no incomplete row behind.
         while self.pending and self.pending[0] <= time * (1.0 + 1e-12):
             self.pending.pop(0)
         self.times.append(time)
@@ -194,7 +192,7 @@ class Recorder:
             self._add(name, value)
         if self.record.snapshots:
             for name, part in self.net.named_parameters():
-                self.kept.setdefault(name, []).append(part.detach().clone())
+                self.snapshots.setdefault(name, []).append(part.detach().clone())
         return loss
 
     @property
@@ -205,14 +203,14 @@ class Recorder:
     def state(self) -> dict[str, Tensor]:
         """What was recorded so far, as tensors by name."""
         tensors = {"times": torch.tensor(self.times, dtype=torch.float64)}
-        for kind, rows in (("values", self.rows), ("snapshots", self.kept)):
+        for kind, rows in (("values", self.rows), ("snapshots", self.snapshots)):
             tensors |= {f"{kind}/{name}": torch.stack(part) for name, part in rows.items()}
         return tensors
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up what `state` gave."""
         self.times = tensors["times"].tolist()
-        for kind, rows in (("values", self.rows), ("snapshots", self.kept)):
+        for kind, rows in (("values", self.rows), ("snapshots", self.snapshots)):
             for name, part in tensors.items():
                 if name.startswith(f"{kind}/"):
                     rows[name.removeprefix(f"{kind}/")] = list(part)
@@ -230,7 +228,7 @@ class Recorder:
         return Trajectory(
             times=torch.tensor(self.times, dtype=torch.float64),
             values={name: torch.stack(rows) for name, rows in self.rows.items()},
-            snapshots={name: torch.stack(rows) for name, rows in self.kept.items()},
+            snapshots={name: torch.stack(rows) for name, rows in self.snapshots.items()},
             info={"loss": self.loss.name, "reduction": self.loss.reduction, **info},
         )
 

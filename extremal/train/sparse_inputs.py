@@ -1,4 +1,4 @@
-"""Points most of whose columns nearly always hold one value, as the pixels of a dark border do."""
+"""Data in which most columns nearly always hold one value, as the pixels of a dark border do."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from extremal.models import Preparation
-from extremal.models.prelu_net import DenseInputs, PreparedInputs
+from extremal.models import DenseInputs, Preparation, PreparedInputs
 
-_RARE = 1 / 8  # a column is kept as entries where at most this share of the points differs
-_WORTH = 1 / 4  # the least share of such columns that pays for the entries
-_LOOK = 1000  # points that the usual value of a column is read from
-_ROWS = 4096  # points prepared at a time
+# A column is rare, and kept as entries, where at most this share of the points differs.
+_MOST_DIFFERING_SHARE = 1 / 8
+# Entries pay off where at least this share of the columns is rare.
+_LEAST_RARE_COLUMN_SHARE = 1 / 4
+# The usual value of a column is the median of so many points.
+_POINTS_FOR_USUAL_VALUE = 1000
+# So many points are prepared at a time, to bound memory.
+_POINTS_PER_BLOCK = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +38,26 @@ class SparseDataset:
     """
 
     def __init__(self, x: Tensor, preparation: Preparation) -> None:
-        usual = x[:: max(1, len(x) // _LOOK)].median(0).values
-        differ = torch.stack([(part != usual).sum(0) for part in x.split(_ROWS)]).sum(0)
-        rare = differ <= _RARE * len(x)
-        rare &= rare.sum() >= _WORTH * len(rare)
-        level = preparation.residue(usual.unsqueeze(0))[0, rare]
+        usual = x[:: max(1, len(x) // _POINTS_FOR_USUAL_VALUE)].median(0).values
+        differ = torch.stack([(part != usual).sum(0) for part in x.split(_POINTS_PER_BLOCK)]).sum(0)
+        rare = differ <= _MOST_DIFFERING_SHARE * len(x)
+        rare &= rare.sum() >= _LEAST_RARE_COLUMN_SHARE * len(rare)
+        level = preparation.scaled_offset(usual.unsqueeze(0))[0, rare]
         rare, rest = rare.nonzero()[:, 0], (~rare).nonzero()[:, 0]
         self.columns = SparseColumns(rare, rest, level) if len(rare) else None
         self.matrix = x.new_empty(len(x), len(rest) + 1 if len(rare) else len(rest))
         found = [
-            self._fill(part, usual[rare], preparation, out)
-            for part, out in zip(x.split(_ROWS), self.matrix.split(_ROWS), strict=True)
+            self._write_block(part, usual[rare], preparation, out)
+            for part, out in zip(
+                x.split(_POINTS_PER_BLOCK), self.matrix.split(_POINTS_PER_BLOCK), strict=True
+            )
         ]
         self.counts, self.column, self.value = (
             torch.cat(parts) for parts in zip(*found, strict=True)
         )
         self.first = self.counts.cumsum(0) - self.counts
 
-    def _fill(
+    def _write_block(
         self, x: Tensor, usual: Tensor, preparation: Preparation, out: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Write points to `out`; the number of entries of each, their columns and values."""
@@ -62,7 +67,9 @@ class SparseDataset:
             none = torch.zeros(0, dtype=torch.long, device=x.device)
             return none, none, z.new_zeros(0)
         shared = self.columns
-        length = torch.linalg.vector_norm(preparation.residue(x).double(), dim=1, keepdim=True)
+        length = torch.linalg.vector_norm(
+            preparation.scaled_offset(x).double(), dim=1, keepdim=True
+        )
         size = torch.where(length > 0, length**-preparation.normalize, 0.0).to(z.dtype)  # a
         torch.cat([z[:, shared.rest], size], dim=1, out=out)
         odd = x[:, shared.rare] != usual
@@ -98,22 +105,22 @@ class SparseBatch(PreparedInputs):
         level = (self.shared.usual @ rare).unsqueeze(1)
         whole = torch.cat([directions.index_select(1, self.shared.rest), level], dim=1)
         s = nn.functional.linear(self.matrix, whole, offsets)
-        return s.add_(_sums(rare, self.column, self.value, self.counts))
+        return s.add_(_grouped_sums(rare, self.column, self.value, self.counts))
 
-    def total(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         """sum_i weight_ij z_i, (width, dim)."""
         shared, whole = self.shared, weights.T @ self.matrix
         point = torch.repeat_interleave(self.counts)
         order = self.column.argsort(stable=True)
         counts = torch.bincount(self.column, minlength=len(shared.rare))
-        rare = _sums(weights, point[order], self.value[order], counts)
+        rare = _grouped_sums(weights, point[order], self.value[order], counts)
         rare.addr_(shared.usual, whole[:, -1])
         out = whole.new_empty(len(whole), len(shared.rest) + len(shared.rare))
         out.index_copy_(1, shared.rest, whole[:, :-1])
         return out.index_copy_(1, shared.rare, rare.T)
 
 
-def _sums(table: Tensor, row: Tensor, value: Tensor, counts: Tensor) -> Tensor:
+def _grouped_sums(table: Tensor, row: Tensor, value: Tensor, counts: Tensor) -> Tensor:
     """sum_e value_e table[row_e] over the entries e of each group, which are `counts` in a row."""
     first = counts.cumsum(0) - counts
     return nn.functional.embedding_bag(row, table, first, mode="sum", per_sample_weights=value)

@@ -22,9 +22,7 @@ from torch import Tensor
 
 from extremal import _check, attack, certify, models
 from extremal.attack import NORMS
-from extremal.data import DataError, Dataset, fetch
-from extremal.data.image_formats import read_part
-from extremal.data.named_datasets import DATASETS
+from extremal.data import DATASETS, DataError, Dataset, fetch, read_mnist_part
 from extremal.models import PReLUNet
 from extremal.report.style import DIVERGING
 from extremal.web.pool import Busy, Deadline
@@ -123,7 +121,7 @@ def load_images(name: str) -> Dataset:
             f"the images of {name} are not on this machine, and the explorer fetches nothing; "
             f"run: extremal data fetch {name}"
         ) from error
-    test = read_part("t10k", contents)
+    test = read_mnist_part("t10k", contents)
     return Dataset(test.x[:COUNT].clone(), test.y[:COUNT].clone(), box=(0.0, 1.0))
 
 

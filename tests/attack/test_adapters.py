@@ -7,12 +7,11 @@ import sys
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from extremal.attack import Ball, pgd
+from extremal.attack import Ball
 from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
-from extremal.attack.adapters.unit_box import Flat, UnitBox, as_module, class_labels
+from extremal.attack.adapters.unit_box import UnitBox, as_module, class_labels
 from extremal.models import margin
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 from tests.attack.networks import Several, linear
@@ -191,22 +190,6 @@ def test_frame_keeps_norms_and_what_the_network_says(generator):
     moved = frame.outward(small, u, x, ball)
     torch.testing.assert_close(ball.norms(moved), frame.width * ball.norms(small - u))
     assert not frame.outward(u, u, x, ball).any()
-
-
-def test_flat_reshapes_and_can_be_attacked(generator):
-    torch.manual_seed(0)
-    conv = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3))
-    net = Flat(conv, (2, 4, 4))
-    x = torch.rand(6, 32, generator=generator)
-    torch.testing.assert_close(net(x), conv(x.reshape(6, 2, 4, 4)))
-    y = net(x).detach().argmax(1)
-    ball = Ball("linf", 0.5, (0.0, 1.0))
-    assert pgd(net, x, y, ball=ball, steps=20, step=0.1).accuracy < 1.0
-    for bad in ((2, 0), "2", 32, ()):
-        with pytest.raises(ValueError, match="shape must be"):
-            Flat(conv, bad)
-    with pytest.raises(ValueError, match=r"x must be a tensor of shape \(n, 32\)"):
-        net(x[:, :31])
 
 
 def test_as_module_has_two_logits_and_takes_images(generator):

@@ -14,17 +14,14 @@ import extremal.attack
 from extremal.attack import (
     AttackResult,
     Ball,
-    Flat,
     apgd,
     auto_attack,
     boundary,
-    everything,
     foolbox_attack,
     linear_steps,
     minimal,
     mixture_attack,
     pgd,
-    published,
     published_pgd,
     radii_pgd,
     random_search,
@@ -32,7 +29,7 @@ from extremal.attack import (
     run,
     shortest,
 )
-from extremal.data import Dataset, OrthonormalMixture
+from extremal.data import OrthonormalMixture
 from extremal.models import Grouped, Kaiming, PReLUNet, Preparation
 from tests.attack.balls import BOXES, NORMS, make_box, make_points
 
@@ -106,15 +103,6 @@ def by_closed_forms(net, x, y, *, ball, **settings):
     return mixture_attack(net, x, y, mixture, None, ball, **settings)
 
 
-def on_data(attack):
-    """An attack of a data set, as `accuracy_curve` wants it."""
-
-    def attacked(net, x, y, *, ball, generator):
-        return attack(net, Dataset(x, y, box=ball.box), ball, generator)
-
-    return attacked
-
-
 PLAIN = {"norms": ("l2",), "boxes": ("none",)}
 ATTACKS = {
     "pgd": Case(pgd, {"steps": 10, "step": 0.1}, seeded=False),
@@ -125,16 +113,6 @@ ATTACKS = {
     "minimal": Case(minimal, {"steps": 10}, by_ball=False, radius=False),
     "along": Case(at_rays, {}, seeded=False, told=False),
     "structured": Case(by_closed_forms, {}, seeded=False, told=False, models=("one-logit",)),
-    "everything": Case(
-        on_data(everything),
-        {},
-        boxes=("none", "numbers"),
-        random=True,
-        shared=False,
-        told=False,
-        models=("one-logit", "mlp"),
-    ),
-    "published": Case(on_data(published), {}, shared=False, told=False, **PLAIN),
     "run": Case(run, {"steps": 10}, by_ball=False, random=True),
     "apgd": Case(apgd, {"steps": 10}),
     "apgd-random": Case(
@@ -183,8 +161,9 @@ MODELS = {
     "ten-class": lambda: prepared(10),
     "grouped": lambda: Grouped(prepared(6), torch.tensor([0, 1, 2, 0, 1, 2])),
     "mlp": lambda: layers(nn.Linear(DIM, 12), nn.Tanh(), nn.Linear(12, 4)),
-    "conv": lambda: Flat(
-        layers(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)), (1, 4, 4)
+    "conv": lambda: nn.Sequential(
+        nn.Unflatten(1, (1, 4, 4)),
+        layers(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 3)),
     ),
 }
 

@@ -19,7 +19,7 @@ KINDS = [
     Kind(1, 5, 1.0, 1, bias=True, hidden_bias=True),
     Kind(2, 8, 3.0, 3, bias=True),
     Kind(2, 6, 1.5, 1, bias=True, center=True, normalize="p"),
-    Kind(3, 10, 2.0, 3, bias=True, scale="each"),
+    Kind(3, 10, 2.0, 3, bias=True, scale="small"),
     Kind(4, 8, 3.0, 4, bias=True, grouped="signed"),
 ]
 BOX = (-1.0, 1.0)

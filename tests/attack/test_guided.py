@@ -67,7 +67,7 @@ def test_at_radius_zero_nothing_moves():
 
 def test_bad_input_is_named():
     ball = Ball("linf", 0.1)
-    with pytest.raises(ValueError, match="wanted must have 5 points"):
+    with pytest.raises(ValueError, match=r"wanted must be a floating-point tensor of shape \(5, "):
         guided(GUIDE, X, Z[:2], ball=ball)
     with pytest.raises(ValueError, match="steps must be"):
         guided(GUIDE, X, Z, ball=ball, steps=0)

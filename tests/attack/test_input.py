@@ -11,7 +11,6 @@ from extremal.attack import (
     center_directions,
     mixture_attack,
     pgd,
-    published,
     ray_attack,
     run,
     verified,
@@ -115,8 +114,6 @@ TABLE = {
     "norm must be one": lambda: accuracy_curve(
         NET, Dataset(X, Y), [1.0], norm="l0", generator=SEED
     ),
-    "norm must be 'l2'": lambda: published(NET, Dataset(X, Y), Ball("l1", 1.0), SEED),
-    "box must be None": lambda: published(NET, Dataset(X, Y), Ball("l2", 1.0, (0.0, 1.0)), SEED),
 }
 
 

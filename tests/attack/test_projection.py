@@ -189,7 +189,7 @@ def test_landed_points_are_inside_exactly(norm, box, dtype, generator):
         x = torch.clamp(x, *ball.limits(x))
     small = Ball(norm, 1e-4 * ball.radius, ball.box)
     delta = small.project(torch.randn(x.shape, generator=generator, dtype=dtype), x)
-    point = small.land(delta, x)
+    point = small.rounded_points(delta, x)
     nearest = small.norms((x + delta).double() - x.double())
     landed = small.norms(point.double() - x.double())
     assert bool((landed <= small.radii(x)).all())
@@ -224,7 +224,7 @@ def test_landing_on_a_face_of_the_box_stays_in_it(generator):
     ball = Ball("linf", 5.0, (high - 2.0, high))
     delta = ball.linear_maximum(torch.ones_like(x), x)
     assert bool((x + delta > high).any()), "the test must meet the case it is about"
-    point = ball.land(delta, x)
+    point = ball.rounded_points(delta, x)
     assert bool((point <= high).all())
     torch.testing.assert_close(point, high.expand_as(x), rtol=1e-6, atol=0)
 

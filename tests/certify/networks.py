@@ -20,7 +20,7 @@ class Kind:
     outputs: int = 1
     bias: bool = False
     hidden_bias: bool = False
-    scale: str = "one"  # "number", "each"
+    scale: str = "one"  # or "large", "small"
     center: bool = False
     normalize: float | str = 0.0
     grouped: str = "no"  # "yes", "signed"
@@ -42,7 +42,7 @@ def make(kind: Kind, generator: torch.Generator, dtype: torch.dtype = torch.floa
 
     each = torch.linspace(0.6, 1.7, kind.dim, dtype=torch.float64)
     preparation = Preparation(
-        scale={"one": 1.0, "number": 1.4, "each": each}[kind.scale],
+        scale={"one": 1.0, "large": 1.4, "small": 0.8}[kind.scale],
         center=0.4 * each - 0.5 if kind.center else None,
         normalize=(kind.p - 1) / kind.p if kind.normalize == "p" else float(kind.normalize),
     )

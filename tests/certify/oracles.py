@@ -32,7 +32,7 @@ def by_patterns(net: PReLUNet, x: Tensor, label: int, norm: str, box=None) -> fl
     assert form.preparation.normalize == 0.0
     own = int(form.classes(torch.tensor([label])))
     rows = (form.directions * form.preparation.scale).numpy()
-    s = form.preparation.residue(x[None]) @ form.directions.T
+    s = form.preparation.scaled_offset(x[None]) @ form.directions.T
     s = (s if form.offsets is None else s + form.offsets)[0].numpy()
     weights, constant = form.weights.numpy(), form.constant.numpy()
     limits = _box_rows(x, box)

@@ -9,24 +9,24 @@ import pytest
 import torch
 from torch import Tensor
 
-from extremal.certify.dual_ascent import ascend_dual, first_bound, holds_on_slices
 from extremal.certify.l2_problem import (
     Perturbation,
     TargetPairs,
-    descend,
+    descend_margin,
+    margin_value,
     no_perturbation,
-    points,
-    value,
+    point_products,
 )
 from extremal.certify.linear_bounds import linear_bound
 from extremal.certify.parabolas import (
     Anchor,
+    Parabola,
     curvature_bound,
-    multiplier,
+    multiplier_at,
     parabola,
     uniform_curvature_bound,
 )
-from extremal.certify.trust_region import dual
+from extremal.certify.trust_region import ascend_dual, dual, first_bound, holds_on_slices
 from extremal.models import as_two_layer_form
 from tests.certify.networks import Kind, make, right_points
 
@@ -37,8 +37,8 @@ KINDS = [
     Kind(4, 9, 1.3, 1, bias=True, hidden_bias=True),
     Kind(5, 6, 1.5, 3, bias=True, normalize="p"),
     Kind(2, 12, 2.0, 1, bias=True, normalize="p", center=True),
-    Kind(8, 3, 2.5, 4, scale="each", bias=True),
-    Kind(3, 10, 3.0, 2, hidden_bias=True, center=True, scale="number"),
+    Kind(8, 3, 2.5, 4, scale="small", bias=True),
+    Kind(3, 10, 3.0, 2, hidden_bias=True, center=True, scale="large"),
     Kind(9, 6, 4.0, 3, bias=True, normalize=1.0),
     Kind(1, 5, 6.0, 1, bias=True),
 ]
@@ -59,12 +59,12 @@ class Problem:
     def values(self, d: Tensor) -> np.ndarray:
         """M (m, k) at perturbations (m, k, dim), by numpy."""
         pairs, d = self.pairs, d.numpy()
-        s = pairs.s.numpy()[:, None] + d @ self.directions.numpy().T
-        hidden = (pairs.a.numpy()[:, None] * np.maximum(s, 0.0) ** pairs.p).sum(2)
+        s = pairs.preactivations.numpy()[:, None] + d @ self.directions.numpy().T
+        hidden = (pairs.weight_gap.numpy()[:, None] * np.maximum(s, 0.0) ** pairs.p).sum(2)
         if pairs.power == 0.0:
-            return hidden + pairs.beta.numpy()[:, None]
+            return hidden + pairs.constant_gap.numpy()[:, None]
         w = ((self.z.numpy()[:, None] + d) ** 2).sum(2)
-        return hidden + pairs.beta.numpy()[:, None] * w**pairs.power
+        return hidden + pairs.constant_gap.numpy()[:, None] * w**pairs.power
 
 
 def problem(kind: Kind, generator: torch.Generator, share: float) -> Problem:
@@ -75,8 +75,8 @@ def problem(kind: Kind, generator: torch.Generator, share: float) -> Problem:
     own = form.own(y)
     row, target = (~own).nonzero(as_tuple=True)
     radius = share * (0.2 + torch.rand(len(row), generator=generator, dtype=torch.float64))
-    z = form.preparation.residue(x)[row]
-    seen = points(form, form.directions @ form.directions.T, x)
+    z = form.preparation.scaled_offset(x)[row]
+    seen = point_products(form, form.directions @ form.directions.T, x)
     radius = radius * torch.linalg.vector_norm(z, dim=1) / seen.stretch
     pairs = seen.pairs(row, own.double().argmax(1)[row], target, radius)
     return Problem(pairs, form.directions, z)
@@ -97,11 +97,11 @@ def _descents(task: Problem, d: Tensor) -> Tensor:
     pairs, seen = task.pairs, []
     for _ in range(12):
         d = d.detach().requires_grad_(True)
-        s = pairs.s[:, None] + d @ task.directions.T
-        total = (pairs.a[:, None] * torch.relu(s) ** pairs.p).sum()
+        s = pairs.preactivations[:, None] + d @ task.directions.T
+        total = (pairs.weight_gap[:, None] * torch.relu(s) ** pairs.p).sum()
         if pairs.power:
             w = ((task.z[:, None] + d) ** 2).sum(2)
-            total = total + (pairs.beta[:, None] * w**pairs.power).sum()
+            total = total + (pairs.constant_gap[:, None] * w**pairs.power).sum()
         (gradient,) = torch.autograd.grad(total, d)
         length = torch.linalg.vector_norm(gradient, dim=2, keepdim=True)
         d = -pairs.radius[:, None, None] * gradient / length.clamp(min=1e-12)
@@ -112,9 +112,9 @@ def _descents(task: Problem, d: Tensor) -> Tensor:
 def holds(task: Problem, bound: Tensor, lowest: np.ndarray) -> bool:
     """bound <= M, to a rounding of 1e-9 of the terms; -inf is a bound."""
     pairs = task.pairs
-    high = torch.relu(pairs.s + pairs.radius[:, None]) ** pairs.p
-    top = (pairs.square.sqrt() + pairs.radius) ** (2 * pairs.power)
-    room = 1e-9 * ((pairs.a.abs() * high).sum(1) + pairs.beta.abs() * top)
+    high = torch.relu(pairs.preactivations + pairs.radius[:, None]) ** pairs.p
+    top = (pairs.squared_norm.sqrt() + pairs.radius) ** (2 * pairs.power)
+    room = 1e-9 * ((pairs.weight_gap.abs() * high).sum(1) + pairs.constant_gap.abs() * top)
     assert not bool(bound.isnan().any())
     return bool((bound.numpy() <= lowest + room.numpy()).all())
 
@@ -125,7 +125,7 @@ def anchors(task: Problem, generator: torch.Generator) -> list[Perturbation]:
     d = torch.randn(task.z.shape, generator=generator, dtype=torch.float64)
     d = pairs.radius[:, None] * d / torch.linalg.vector_norm(d, dim=1, keepdim=True)
     start = no_perturbation(pairs)
-    return [start, task.move(0.7 * d), task.move(d), descend(pairs, start, 12)]
+    return [start, task.move(0.7 * d), task.move(d), descend_margin(pairs, start, 12)]
 
 
 def parabola_holds(task: Problem, generator: torch.Generator) -> bool:
@@ -137,9 +137,10 @@ def parabola_holds(task: Problem, generator: torch.Generator) -> bool:
     e = d.numpy() @ task.directions.numpy().T
     inner = (task.z.numpy()[:, None] * d.numpy()).sum(2)
     square = (d.numpy() ** 2).sum(2)
-    slope, bend = q.slope.numpy()[:, None], q.bend.numpy()[:, None]
+    slope, bend = q.neuron_slope.numpy()[:, None], q.neuron_curvature.numpy()[:, None]
     below = q.constant.numpy()[:, None] + (slope * e + 0.5 * bend * e * e).sum(2)
-    below += q.along.numpy()[:, None] * inner + 0.5 * q.even.numpy()[:, None] * square
+    below += q.point_slope.numpy()[:, None] * inner
+    below += 0.5 * q.isotropic_curvature.numpy()[:, None] * square
     return bool((below <= m + 1e-9 * (np.abs(m).max() + np.abs(below).max())).all())
 
 
@@ -149,13 +150,13 @@ def test_every_bound_is_below_m_everywhere(kind, share, generator):
     task = problem(kind, generator, share)
     lowest = task.values(everywhere(task, generator)).min(1)
     pairs = task.pairs
-    never = torch.full_like(pairs.beta, torch.inf)
+    never = torch.full_like(pairs.constant_gap, torch.inf)
     for move in anchors(task, generator):
         assert holds(task, linear_bound(pairs, move), lowest)
         assert holds(task, uniform_curvature_bound(pairs, move), lowest)
         first = first_bound(pairs, move)
         assert holds(task, first.bound, lowest)
-        assert holds(task, ascend_dual(pairs, first.anchor, 2.5 * first.mu, never), lowest)
+        assert holds(task, ascend_dual(pairs, first.anchor, 2.5 * first.multiplier, never), lowest)
 
 
 @pytest.mark.parametrize("kind", KINDS[1::2], ids=str)
@@ -165,7 +166,7 @@ def test_slices_never_claim_more_than_the_least_m(kind, generator):
     m = task.values(everywhere(task, generator))
     lowest, spread = torch.tensor(m.min(1)), torch.tensor(m.max(1) - m.min(1))
     for move in anchors(task, generator)[2:]:
-        mu = first_bound(task.pairs, move).mu
+        mu = first_bound(task.pairs, move).multiplier
         above = lowest + 1e-6 * (lowest.abs() + spread)
         assert not bool(holds_on_slices(task.pairs, move, mu, above).any())
         below = lowest - 3.0 * spread
@@ -192,11 +193,19 @@ def test_the_parabola_is_below_m_and_touches_it(kind, generator):
     assert parabola_holds(task, generator)
     move = anchors(task, generator)[1]
     q = parabola(pairs, Anchor.at(pairs, move))
-    scale = float(value(pairs, move).abs().max() + q.constant.abs().max())
+    scale = float(margin_value(pairs, move).abs().max() + q.constant.abs().max())
     if kind.p >= 2.0 and pairs.power in {0.0, 1.0}:
-        at = q.constant + (q.slope * move.e + 0.5 * q.bend * move.e**2).sum(1)
-        at = at + q.along * move.inner + 0.5 * q.even * move.square
-        torch.testing.assert_close(at, value(pairs, move), rtol=1e-8, atol=1e-9 * scale)
+        e = move.neuron_products
+        at = q.constant + (q.neuron_slope * e + 0.5 * q.neuron_curvature * e**2).sum(1)
+        at = at + q.point_slope * move.point_product
+        at = at + 0.5 * q.isotropic_curvature * move.squared_length
+        torch.testing.assert_close(at, margin_value(pairs, move), rtol=1e-8, atol=1e-9 * scale)
+
+
+def hessian(q: Parabola, mu: Tensor, i: int, u: np.ndarray) -> np.ndarray:
+    """H + mu I of one pair, in the data's coordinates."""
+    diagonal = float(q.isotropic_curvature[i] + mu[i]) * np.eye(u.shape[1])
+    return (u.T * q.neuron_curvature[i].numpy()) @ u + diagonal
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -211,22 +220,22 @@ def test_dual_against_dense_matrices(kind, generator):
     pairs, u = task.pairs, task.directions.numpy()
     move = anchors(task, generator)[2]
     q = parabola(pairs, Anchor.at(pairs, move))
-    base = multiplier(pairs, q, move)
+    base = multiplier_at(pairs, q, move)
     finite, infinite = 0, 0
     for times in (0.0, 0.3, 1.0, 3.0, 30.0):
         mu = times * base
         ours = dual(pairs, q, mu).bound.numpy()
         for i in range(len(pairs)):
-            h = (u.T * q.bend[i].numpy()) @ u + float(q.even[i] + mu[i]) * np.eye(u.shape[1])
+            h = hessian(q, mu, i, u)
             least = np.linalg.eigvalsh(h).min()
             size = np.abs(h).max() + 1e-300
             if least < -1e-9 * size:
                 assert ours[i] == -np.inf
                 infinite += 1
                 continue
-            if least < 1e-3 * size or mu[i] + q.even[i] <= 1e-6 * size:
+            if least < 1e-3 * size or mu[i] + q.isotropic_curvature[i] <= 1e-6 * size:
                 continue
-            g = u.T @ q.slope[i].numpy() + float(q.along[i]) * task.z[i].numpy()
+            g = u.T @ q.neuron_slope[i].numpy() + float(q.point_slope[i]) * task.z[i].numpy()
             fall = 0.5 * g @ np.linalg.solve(h, g) + 0.5 * float(mu[i] * pairs.radius[i] ** 2)
             exact = float(q.constant[i]) - fall
             room = abs(float(q.constant[i])) + fall
@@ -242,15 +251,16 @@ def test_the_minimiser_of_the_dual_is_where_its_gradient_vanishes(kind, generato
     task = problem(kind, generator, 0.4)
     pairs, u = task.pairs, task.directions.numpy()
     q = parabola(pairs, Anchor.at(pairs, anchors(task, generator)[2]))
-    mu = 30.0 * multiplier(pairs, q, anchors(task, generator)[2])
+    mu = 30.0 * multiplier_at(pairs, q, anchors(task, generator)[2])
     found = dual(pairs, q, mu)
     checked = 0
     for i in torch.nonzero(found.bound.isfinite()).squeeze(1).tolist():
-        h = (u.T * q.bend[i].numpy()) @ u + float(q.even[i] + mu[i]) * np.eye(u.shape[1])
-        g = u.T @ q.slope[i].numpy() + float(q.along[i]) * task.z[i].numpy()
+        h = hessian(q, mu, i, u)
+        g = u.T @ q.neuron_slope[i].numpy() + float(q.point_slope[i]) * task.z[i].numpy()
         d = -np.linalg.solve(h, g)
-        assert found.move.e[i].numpy() == pytest.approx(u @ d, rel=2e-2, abs=1e-6)
-        assert float(found.move.square[i]) == pytest.approx(d @ d, rel=4e-2, abs=1e-9)
+        products = found.minimiser.neuron_products[i].numpy()
+        assert products == pytest.approx(u @ d, rel=2e-2, abs=1e-6)
+        assert float(found.minimiser.squared_length[i]) == pytest.approx(d @ d, rel=4e-2, abs=1e-9)
         checked += 1
     assert checked >= 3
 
@@ -259,13 +269,13 @@ def test_linear_bound_is_exact_where_no_neuron_switches(generator):
     """p = 1 far from kinks: M is linear on the ball, and its minimum value - rho ||gradient||."""
     task = problem(Kind(4, 6, 1.0, 1, hidden_bias=True, bias=True), generator, 1e-4)
     pairs = task.pairs
-    fixed = (pairs.s.abs() > pairs.radius[:, None]).all(1)
+    fixed = (pairs.preactivations.abs() > pairs.radius[:, None]).all(1)
     assert bool(fixed.any())
-    gradient = (pairs.a * (pairs.s > 0)) @ task.directions
-    exact = value(pairs, no_perturbation(pairs)) - pairs.radius * torch.linalg.vector_norm(
+    gradient = (pairs.weight_gap * (pairs.preactivations > 0)) @ task.directions
+    exact = margin_value(pairs, no_perturbation(pairs)) - pairs.radius * torch.linalg.vector_norm(
         gradient, dim=1
     )
-    found = linear_bound(replace(pairs, unit=0.0), no_perturbation(pairs))
+    found = linear_bound(replace(pairs, rounding_share=0.0), no_perturbation(pairs))
     torch.testing.assert_close(found[fixed], exact[fixed], rtol=1e-12, atol=1e-14)
     allowed = linear_bound(pairs, no_perturbation(pairs))  # what rounding may hide is taken off
     torch.testing.assert_close(allowed[fixed], exact[fixed], rtol=1e-8, atol=1e-14)
@@ -281,13 +291,13 @@ def test_the_trust_region_is_exact_for_a_parabola(generator):
     form = as_two_layer_form(net)
     row = torch.arange(6)
     radius = torch.full((6,), 0.8, dtype=torch.float64)
-    seen = points(form, form.directions @ form.directions.T, x)
+    seen = point_products(form, form.directions @ form.directions.T, x)
     pairs = seen.pairs(row, torch.ones(6).long(), torch.zeros(6).long(), radius)
     task = Problem(pairs, form.directions, x)
-    u, a = form.directions.numpy(), pairs.a.numpy()
+    u, a = form.directions.numpy(), pairs.weight_gap.numpy()
     q = parabola(pairs, Anchor.at(pairs, no_perturbation(pairs)))
     for i in range(6):
-        h, g = 2 * (u.T * a[i]) @ u, 2 * u.T @ (a[i] * pairs.s[i].numpy())
+        h, g = 2 * (u.T * a[i]) @ u, 2 * u.T @ (a[i] * pairs.preactivations[i].numpy())
         low, high = max(0.0, -np.linalg.eigvalsh(h).min()) + 1e-9, 1e6
         for _ in range(200):
             middle = (low * high) ** 0.5

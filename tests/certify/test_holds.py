@@ -15,12 +15,12 @@ from tests.certify.networks import Kind, labels, make, right_points
 
 KINDS = [
     Kind(1, 6, 1.0, bias=True, hidden_bias=True),
-    Kind(2, 3, 1.0, 2, bias=True, scale="each"),
+    Kind(2, 3, 1.0, 2, bias=True, scale="small"),
     Kind(4, 12, 1.5, 10, bias=True),
     Kind(6, 30, 2.0, 1, bias=True, normalize="p"),
     Kind(7, 15, 2.3, 6, grouped="yes", bias=True),
-    Kind(10, 25, 3.0, 10, bias=True, normalize="p", center=True, scale="number"),
-    Kind(8, 4, 3.0, 2, center=True, scale="number"),
+    Kind(10, 25, 3.0, 10, bias=True, normalize="p", center=True, scale="large"),
+    Kind(8, 4, 3.0, 2, center=True, scale="large"),
     Kind(10, 80, 4.0, 3),
 ]
 POINTS = 8
@@ -91,11 +91,11 @@ def test_parabolas_are_tried_once_and_not_where_an_attack_is_nearer(generator, m
     attacked = shortest(net, x, y)
     asked = float(attacked.radius.median())
 
-    def lacks(task, rows, radii, plain=l2_radius._lacks):
+    def missing(task, rows, radii, plain=l2_radius._missing_margin):
         tried.append(len(rows))
         return plain(task, rows, radii)
 
-    monkeypatch.setattr(l2_radius, "_lacks", lacks)
+    monkeypatch.setattr(l2_radius, "_missing_margin", missing)
     certify.holds(net, x, y, asked, attacked=attacked.x_adv)
     assert len(tried) == 1
     assert tried[0] <= int((attacked.radius > asked).sum())

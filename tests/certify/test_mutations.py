@@ -11,14 +11,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas, radius
-from extremal.certify.l2_problem import Perturbation, no_perturbation, value
+from extremal.certify import linear_bounds, neuron_clusters, parabolas, radius, trust_region
+from extremal.certify.l2_problem import Perturbation, margin_value, no_perturbation
 from extremal.certify.reduced_networks import ReducedNetwork
-from extremal.models import Explicit, PReLUNet
-from extremal.models.activations import relu_power_with_slope
+from extremal.models import Explicit, PReLUNet, relu_power_with_slope
 from tests.certify.breaking import breaks, from_too_far, times
 from tests.certify.networks import labels, two_sided
-from tests.certify.test_reduced import far_out, points_far_out
+from tests.certify.test_reduced_networks import far_out, points_far_out
 from tests.certify.two_neurons import two_neurons
 
 D = torch.float64
@@ -48,14 +47,14 @@ def test_a_dual_value_two_percent_too_high(p, monkeypatch, generator):
     """Of what the parabola falls by."""
     net, x, y, exact = two_neurons_tight(p, generator)
     assert not bool((from_too_far(net, x, y) > exact).any())
-    plain = dual_ascent.dual
+    plain = trust_region.dual
 
     def raised(pairs, q, mu):
         found = plain(pairs, q, mu)
         fall = torch.where(found.bound.isfinite(), q.constant - found.bound, 0.0)
         return replace(found, bound=found.bound + 0.02 * fall)
 
-    monkeypatch.setattr(dual_ascent, "dual", raised)
+    monkeypatch.setattr(trust_region, "dual", raised)
     radii = from_too_far(net, x, y)
     assert bool((radii > exact).any())
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).any())
@@ -72,7 +71,7 @@ def test_a_parabola_above_that_is_one_below(monkeypatch, generator):
 
 def test_the_far_slice_that_is_skipped_shows_in_radii(monkeypatch, generator):
     net, x, y, exact = two_neurons_tight(2.0, generator)
-    monkeypatch.setattr(dual_ascent, "ENDS", dual_ascent.ENDS[:-1])
+    monkeypatch.setattr(trust_region, "SLICE_ENDS", trust_region.SLICE_ENDS[:-1])
     radii = from_too_far(net, x, y)
     assert bool((radii > exact).any())
     assert bool(breaks(net, x, y, radii, smallest=True, generator=generator).any())
@@ -119,9 +118,11 @@ def test_a_tangent_of_a_neuron_where_a_chord_is_due(p, monkeypatch, generator):
     net, x, y = one_neuron(p)
 
     def tangents(pairs, move):
-        slope = relu_power_with_slope(pairs.s, pairs.p)[1]
-        up = Perturbation.of(pairs, pairs.a * slope, torch.zeros_like(pairs.beta))
-        return value(pairs, no_perturbation(pairs)) - pairs.radius * up.square.clamp(min=0.0).sqrt()
+        slope = relu_power_with_slope(pairs.preactivations, pairs.p)[1]
+        zero = torch.zeros_like(pairs.constant_gap)
+        gradient = Perturbation.from_weights(pairs, pairs.weight_gap * slope, zero)
+        fall = pairs.radius * gradient.squared_length.clamp(min=0.0).sqrt()
+        return margin_value(pairs, no_perturbation(pairs)) - fall
 
     monkeypatch.setattr("extremal.certify.l2_radius.linear_bound", tangents)
     monkeypatch.setattr("extremal.certify.l2_radius.bisected_radii.__defaults__", (tangents,))
@@ -136,7 +137,7 @@ def test_a_chord_two_percent_too_low(norm, p, monkeypatch, generator):
     net, x, y = one_neuron(p, 1 if norm == "l2" else 3)
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert not bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())
-    for module in (linear_bounds, linear_bounds):
-        monkeypatch.setattr(module, "relu_power", times(module.relu_power, 0.98**p))
+    low = times(linear_bounds.relu_power, 0.98**p)
+    monkeypatch.setattr(linear_bounds, "relu_power", low)
     radii = radius(net, x, y, norm=norm, effort="fast")
     assert bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())

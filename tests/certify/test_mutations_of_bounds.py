@@ -10,13 +10,13 @@ import itertools
 import pytest
 import torch
 
-from extremal.certify import dual_ascent, linear_bounds, neuron_clusters, parabolas
-from extremal.certify.dual_ascent import first_bound, holds_on_slices
+from extremal.certify import linear_bounds, neuron_clusters, parabolas, trust_region
 from extremal.certify.l2_problem import TargetPairs, no_perturbation
+from extremal.certify.trust_region import first_bound, holds_on_slices
 from tests.certify.breaking import times
 from tests.certify.networks import Kind
 from tests.certify.test_bounds import everywhere, parabola_holds, problem
-from tests.certify.test_clustered import gains_hold
+from tests.certify.test_neuron_clusters import gains_hold
 
 
 @pytest.mark.parametrize("name", ["opening_above", "opening_below"])
@@ -38,16 +38,16 @@ def test_a_slice_that_is_skipped(monkeypatch, generator):
     angles = torch.arange(8, dtype=torch.float64) * (torch.pi / 4)
     circle = torch.stack([angles.cos(), angles.sin()], 1)
     moves = [task.move(task.pairs.radius[:, None] * direction) for direction in circle]
-    mu = first_bound(task.pairs, moves[0]).mu
+    mu = first_bound(task.pairs, moves[0]).multiplier
 
     def claims():
         return any(bool(holds_on_slices(task.pairs, move, mu, above).any()) for move in moves)
 
     assert not claims()
-    ends = list(itertools.pairwise(dual_ascent.ENDS))
+    ends = list(itertools.pairwise(trust_region.SLICE_ENDS))
     for skipped in range(len(ends)):
         kept = ends[:skipped] + ends[skipped + 1 :]
-        monkeypatch.setattr(dual_ascent.itertools, "pairwise", lambda _, kept=kept: kept)
+        monkeypatch.setattr(trust_region.itertools, "pairwise", lambda _, kept=kept: kept)
         assert claims()
 
 

@@ -20,7 +20,7 @@ KINDS = [
     Kind(2, 4, 1.0, 3, bias=True),
     Kind(3, 5, 1.0, 1, bias=True, hidden_bias=True),
     Kind(2, 4, 2.0, 2, bias=True),
-    Kind(3, 4, 2.0, 1, scale="each"),
+    Kind(3, 4, 2.0, 1, scale="small"),
     Kind(2, 4, 3.0, 1, bias=True, center=True),
     Kind(2, 3, 3.0, 3),
 ]
@@ -36,7 +36,7 @@ def by_scip(net: PReLUNet, x: Tensor, label: int, *, farthest: float) -> float:
     assert form is not None
     own = int(form.classes(torch.tensor([label])))
     rows = form.directions * form.preparation.scale
-    s = (form.preparation.residue(x[None]) @ form.directions.T)[0]
+    s = (form.preparation.scaled_offset(x[None]) @ form.directions.T)[0]
     s = s if form.offsets is None else s + form.offsets
     best = math.inf
     for target in range(len(form.weights)):

@@ -10,7 +10,7 @@ from extremal.attack.attack_result import check_points
 from extremal.attack.ball import Ball
 from extremal.attack.linear_problems import smallest_move
 from extremal.attack.projection import Bounds
-from extremal.data.dataset import Box
+from extremal.data import Box
 from extremal.models import PReLUNet, TwoLayerForm, as_two_layer_form, group_margins
 
 
@@ -39,7 +39,7 @@ def two_neurons(
     _check.require(apart, "net", "have a neuron that votes for each class", "one sided votes")
     mine = a.argmax(1)
     c = a.abs() ** (1.0 / form.p)
-    inner = form.preparation.residue(x) @ form.directions.T
+    inner = form.preparation.scaled_offset(x) @ form.directions.T
     rows = form.directions * form.preparation.scale  # the gradients of s in x
     first, second = (
         (part.gather(1, at.unsqueeze(1)).squeeze(1), (c.gather(1, at.unsqueeze(1)) * rows[at]))

@@ -7,15 +7,15 @@ import json
 import pytest
 
 from extremal.data import named_datasets
-from extremal.data.image_formats import read_images
+from extremal.data.image_formats import read_mnist
 from extremal.data.named_datasets import DATASETS, NamedDataset
-from tests.data.fakes import CONTENTS, FILES, Fake, fill
+from tests.data.helpers_sources import CONTENTS, FILES, Fake, fill
 
 
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """A data set of the test's own in the table, and an empty cache."""
-    row = NamedDataset("two images and one", FILES, (Fake(CONTENTS),), read_images)
+    row = NamedDataset("two images and one", FILES, (Fake(CONTENTS),), read_mnist)
     monkeypatch.setitem(DATASETS, "toy", row)
     assert named_datasets.DATASETS is DATASETS
     monkeypatch.setenv("EXTREMAL_CACHE", str(tmp_path / "cache"))
@@ -97,7 +97,7 @@ def test_digits_have_no_files(extremal):
 
 def test_no_source_is_one_line(extremal, toy, monkeypatch):
     monkeypatch.setitem(
-        DATASETS, "toy", NamedDataset("gone", FILES, (Fake({}, "closed"),), read_images)
+        DATASETS, "toy", NamedDataset("gone", FILES, (Fake({}, "closed"),), read_mnist)
     )
     code, out, err = extremal("data", "fetch", "toy")
     assert (code, out) == (2, "")

@@ -135,7 +135,7 @@ def test_fine_labels_are_the_subclasses():
 
 def test_spaced_points_are_of_the_whole_range():
     data = Dataset(torch.arange(10.0).unsqueeze(1), torch.arange(10) // 5)
-    assert data.spaced(4).x.flatten().tolist() == [0.0, 3.0, 6.0, 9.0]
-    assert len(data.spaced(40)) == 10
+    assert data.evenly_spaced(4).x.flatten().tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert len(data.evenly_spaced(40)) == 10
     with pytest.raises(ValueError, match="count must"):
-        data.spaced(0)
+        data.evenly_spaced(0)

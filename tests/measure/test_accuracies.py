@@ -31,7 +31,7 @@ def right(net: PReLUNet, data: Dataset) -> list[bool]:
 
 @pytest.mark.parametrize("outputs", [1, 2, 4])
 def test_accuracies_against_loops(outputs, monkeypatch):
-    monkeypatch.setattr("extremal.measure.accuracies._BATCH", 7)
+    monkeypatch.setattr("extremal.measure.accuracies._BATCH_POINTS", 7)
     net, data = case(outputs)
     wanted = right(net, data)
     assert 0 < sum(wanted) < 40

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from extremal.models import PReLUNet, margin, margin_gradient
-from tests.models.nets import PAIRS, POWERS, make_net, points_off_kinks
+from tests.models.helpers_networks import PAIRS, POWERS, make_net, points_off_kinks
 
 
 @torch.no_grad()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.models.nets import (
+from tests.models.helpers_networks import (
     POWERS,
     TRIPLES,
     Config,

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from extremal.models import Preparation
-from tests.models.nets import TRIPLES, make_points
+from tests.models.helpers_networks import TRIPLES, make_points
 
 
 @pytest.mark.parametrize(("dtype", "tiny"), [(torch.float32, 1e-30), (torch.float64, 1e-200)])

@@ -10,7 +10,7 @@ import torch
 from matplotlib.figure import Figure
 
 from extremal.report import plot
-from extremal.train.recording import Trajectory
+from extremal.train import Trajectory
 from tests.report.examples import line_panel
 
 

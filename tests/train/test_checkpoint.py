@@ -12,8 +12,8 @@ from torch import nn
 
 from extremal.models import Explicit, PReLUNet, Preparation
 from extremal.train import Loss, Record, Until, gradient_flow
-from extremal.train.checkpoint import Checkpoint
-from tests.train.twin import largest_difference, problem
+from extremal.train.checkpoint import Checkpoint, problem_digest
+from tests.train.flow_problem import largest_difference, problem
 
 TIMES = (1.0, 2.5, 4.0)
 KINDS = {"plain": {"tolerance": 1e-9}, "staged": {"method": "general", "tolerance": 1e-3}}
@@ -63,7 +63,7 @@ def test_an_interrupted_flow_goes_on_to_the_same_end(kind, tmp_path):
 
 @EACH
 def test_an_interruption_between_steps_is_kept_too(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
     path, told = tmp_path / "state", []
 
     def progress(time: float, loss: float, phase: str) -> None:
@@ -88,7 +88,7 @@ def test_an_interruption_between_steps_is_kept_too(kind, tmp_path, monkeypatch):
 
 @EACH
 def test_going_on_is_no_second_start_and_tells_of_the_whole_run(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
     path, told = tmp_path / "state", []
     _, data, record = interrupted(path, kind, when=4)
     (net, _), (whole, _) = problem(3.0), problem(3.0)
@@ -109,7 +109,7 @@ def test_going_on_is_no_second_start_and_tells_of_the_whole_run(kind, tmp_path, 
 
 @EACH
 def test_phases_are_recorded_once(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.driver._SHOW", 0.0)
+    monkeypatch.setattr("extremal.train.flow.driver._PROGRESS_SECONDS", 0.0)
 
     def stop(time: float, loss: float, phase: str) -> None:
         if time > 30.0:
@@ -171,7 +171,7 @@ def test_the_end_may_be_put_off(kind, tmp_path):
 
 @EACH
 def test_a_state_is_kept_on_the_way(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(Checkpoint, "every", 0.0)
+    monkeypatch.setattr(Checkpoint, "seconds_between", 0.0)
     path = tmp_path / "state"
     seen = []
     net, data = problem(3.0)
@@ -239,11 +239,11 @@ class Shifted(nn.Module):
         return ((x - self.shift) ** self.power) @ self.weight
 
 
-def test_any_networks_buffers_and_settings_are_part_of_the_problem(tmp_path):
+def test_any_networks_buffers_and_settings_are_part_of_the_problem():
     _, data = problem(3.0)
 
     def digest(net: nn.Module) -> str:
-        return Checkpoint(tmp_path / "state", net, data, {}, Record()).problem
+        return problem_digest([net, data])
 
     assert digest(Shifted(0.5, 1)) == digest(Shifted(0.5, 1))
     assert digest(Shifted(0.5, 1)) != digest(Shifted(0.6, 1))
@@ -273,7 +273,7 @@ def test_a_broken_or_foreign_file_is_told_and_kept(tmp_path):
     (tmp_path / "cut").write_bytes(path.read_bytes()[:-100])
     (tmp_path / "text").write_text("no tensors here")
     net.save(tmp_path / "network")
-    save_file({"a": torch.ones(2)}, tmp_path / "bare", {"format": "extremal-flow-2"})
+    save_file({"a": torch.ones(2)}, tmp_path / "bare", {"format": "extremal-training-1"})
     for name in ("cut", "text", "network", "bare"):
         file = tmp_path / name
         kept = file.read_bytes()

@@ -8,7 +8,7 @@ from torch import nn
 
 from extremal.data import Dataset
 from extremal.train import Loss, Record, adam, gd, gradient_flow, sgd
-from tests.train.twin import problem
+from tests.train.flow_problem import problem
 
 NET, DATA = problem(2.0)
 CLASSES, CLASS_DATA = problem(2.0, outputs=3)

@@ -13,7 +13,7 @@ from torch import Tensor
 from extremal.data import Dataset
 from extremal.models import Explicit, PReLUNet, activations
 from extremal.train import gd, gradient_flow
-from tests.train.twin import largest_difference, problem
+from tests.train.flow_problem import largest_difference, problem
 
 USERS = (
     "models.prelu_net",

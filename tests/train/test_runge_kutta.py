@@ -28,7 +28,7 @@ def side(state: State) -> State:
 
 def stepper(pair, size, tolerance=1e9) -> Stepper:
     state = (torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    return Stepper(side, state, 0.0, tolerance, Counts(), size, pair=pair)
+    return Stepper(side, state, 0.0, tolerance, Counts(), size, tableau=pair)
 
 
 def errors(pair, size) -> tuple[float, float]:
@@ -41,7 +41,7 @@ def errors(pair, size) -> tuple[float, float]:
         ends.append(abs(float(run.state[0]) - math.exp(math.sin(run.time))))
         for share in (0.15, 0.4, 0.7, 0.9):
             time = run.time - size * (1.0 - share)
-            within.append(abs(float(run.between(time)[0]) - math.exp(math.sin(time))))
+            within.append(abs(float(run.state_at(time)[0]) - math.exp(math.sin(time))))
     return max(ends), max(within)
 
 
@@ -66,11 +66,11 @@ def test_dense_output_meets_the_ends_of_the_step_with_their_slopes(pair):
     run = stepper(pair, 0.3)
     start = run.state
     run.advance(10.0)
-    assert run.between(0.0)[0] == pytest.approx(float(start[0]), abs=1e-15)
-    assert run.between(0.3)[0] == pytest.approx(float(run.state[0]), abs=1e-15)
+    assert run.state_at(0.0)[0] == pytest.approx(float(start[0]), abs=1e-15)
+    assert run.state_at(0.3)[0] == pytest.approx(float(run.state[0]), abs=1e-15)
     for time, at in ((0.0, start), (0.3, run.state)):
         inside = min(max(time, 1e-6), 0.3 - 1e-6)
-        slope = (run.between(inside + 1e-6)[0] - run.between(inside - 1e-6)[0]) / 2e-6
+        slope = (run.state_at(inside + 1e-6)[0] - run.state_at(inside - 1e-6)[0]) / 2e-6
         assert float(slope) == pytest.approx(float(side(at)[0]), abs=1e-4)
 
 
@@ -95,7 +95,7 @@ def test_error_falls_with_the_tolerance_and_steps_are_counted(pair):
             run.advance(2.0)
         assert run.time == 2.0
         attempts = run.counts.steps + run.counts.rejected
-        assert run.counts.sides == 1 + attempts * len(pair.stages)
+        assert run.counts.right_hand_sides == 1 + attempts * len(pair.stages)
         found.append(abs(float(run.state[0]) - math.exp(math.sin(2.0))))
         assert found[-1] < 30.0 * tolerance
     assert found[1] < 0.05 * found[0]

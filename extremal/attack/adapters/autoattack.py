@@ -15,28 +15,34 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
+from extremal._tensors import batches
 from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed
 from extremal.attack.attack_result import (
-    BATCH,
-    CLEAN,
+    BATCH_POINTS,
+    CLEAN_NAME,
     AttackResult,
-    batches,
     check_points,
     verified,
 )
 from extremal.attack.ball import Ball
 from extremal.data import Box
 
-_STANDARD = ("apgd-ce", "apgd-t", "fab-t", "square")
-_VERSIONS = {
-    "standard": _STANDARD,
+# The parts of the standard version, by their names there.
+_STANDARD_PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
+# The parts of each version; a part alone is a version too.
+_PARTS_OF_VERSION = {
+    "standard": _STANDARD_PARTS,
     "plus": ("apgd-ce", "apgd-dlr", "fab", "square", "apgd-t", "fab-t"),
-    **{part: (part,) for part in (*_STANDARD, "apgd-dlr", "fab")},
+    **{part: (part,) for part in (*_STANDARD_PARTS, "apgd-dlr", "fab")},
 }
-_NORMS = {"l1": "L1", "l2": "L2", "linf": "Linf"}
-_LOGITS = 4  # what the targeted DLR loss needs
-_L1_REACH = 3.0  # their l1 attack begins in a ball of three times the radius
-_LEAST_SIDE = 5  # of an image that their Square Attack takes
+# Their names of the norms.
+_THEIR_NORMS = {"l1": "L1", "l2": "L2", "linf": "Linf"}
+# The targeted DLR loss needs so many logits.
+_LEAST_LOGITS = 4
+# Their l1 attack begins in a ball of so many times the radius.
+_L1_REACH_RADII = 3.0
+# Their Square Attack takes images of at least so many pixels a side.
+_LEAST_IMAGE_SIDE = 5
 
 
 def auto_attack(
@@ -50,7 +56,7 @@ def auto_attack(
     version: str = "standard",
     queries: int = 5000,
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by AutoAttack (Croce & Hein 2020) as pyautoattack has it, and verify what it finds.
@@ -77,17 +83,17 @@ def auto_attack(
     """
     y = check_points(net, x, y)
     ball = Ball(norm, _check.number("radius", radius, above=0.0), box)
-    _check.choice("version", version, _VERSIONS)
+    _check.choice("version", version, _PARTS_OF_VERSION)
     _check.integer("queries", queries, minimum=1)
     _check.integer("batch", batch, minimum=1)
     _check.generator("generator", generator)
     library = _library()
-    result = verified(net, x, y, x, ball, CLEAN)
+    result = verified(net, x, y, x, ball, CLEAN_NAME)
     rows = torch.nonzero(~result.success).squeeze(1)
     if len(rows) == 0:
         return result
     part = x[rows]
-    frame = UnitBox.around(part, ball, (_L1_REACH if norm == "l1" else 1.0) * radius)
+    frame = UnitBox.around(part, ball, (_L1_REACH_RADII if norm == "l1" else 1.0) * radius)
     u, labels = frame.inward(part, torch.float32), class_labels(y[rows])
     model, classes = _padded(frame.network(net, torch.float32), u)
     attacker = _Attacker(library, norm, radius / frame.width, version, classes, queries, batch)
@@ -96,7 +102,7 @@ def auto_attack(
         for at in batches(len(u), batch):
             moved[at] = attacker.search(model, u[at], labels[at], generator)
             bar.done(clean + at.stop)
-    x_adv = ball.land(frame.outward(moved, u, part, ball), part)
+    x_adv = ball.rounded_points(frame.outward(moved, u, part, ball), part)
     found = verified(net, part, y[rows], x_adv, ball, f"autoattack-{version}")
     return result.merged(rows, found)
 
@@ -116,10 +122,10 @@ class _Attacker:
     def search(self, net: nn.Module, u: Tensor, y: Tensor, g: torch.Generator) -> Tensor:
         """What the parts find, (n, dim): the Square Attack on images, all others on vectors."""
         moved = u
-        plain = [part for part in _VERSIONS[self.version] if part != "square"]
+        plain = [part for part in _PARTS_OF_VERSION[self.version] if part != "square"]
         if plain:
             moved = self._run(plain, net, u[:, None, None, :], y, g)
-        if "square" not in _VERSIONS[self.version]:
+        if "square" not in _PARTS_OF_VERSION[self.version]:
             return moved
         with torch.no_grad():
             rows = torch.nonzero(net(moved).argmax(1) == y).squeeze(1)
@@ -136,7 +142,7 @@ class _Attacker:
         with global_seed(g) as seed, _tracing_kept():
             theirs = self.library.AutoAttack(
                 net,
-                norm=_NORMS[self.norm],
+                norm=_THEIR_NORMS[self.norm],
                 eps=self.radius,
                 seed=seed,
                 device=u.device,
@@ -167,11 +173,11 @@ def _padded(model: nn.Module, u: Tensor) -> tuple[nn.Module, int]:
     with torch.no_grad():
         out = model(u)
     classes = out.shape[1]
-    if classes >= _LOGITS:
+    if classes >= _LEAST_LOGITS:
         return model, classes
     # Far below any output, so that DLR's denominator is nearly constant and no target is false.
     value = -1000.0 * max(1.0, float(out.abs().max()))
-    return _Padded(model, _LOGITS - classes, value), classes
+    return _Padded(model, _LEAST_LOGITS - classes, value), classes
 
 
 class _Image(nn.Module):
@@ -182,7 +188,7 @@ class _Image(nn.Module):
 
     def __init__(self, net: nn.Module, dim: int) -> None:
         super().__init__()
-        inner = max(_LEAST_SIDE - 1, math.isqrt(dim - 1) + 1)
+        inner = max(_LEAST_IMAGE_SIDE - 1, math.isqrt(dim - 1) + 1)
         self.net, self.side = net, inner + 1
         place = torch.arange(dim)
         self.register_buffer("places", place // inner * self.side + place % inner)

@@ -13,11 +13,17 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
+from extremal._tensors import NORM_ORDERS
 from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed
-from extremal.attack.attack_result import BATCH, CLEAN, AttackResult, check_points, verified
+from extremal.attack.attack_result import (
+    BATCH_POINTS,
+    CLEAN_NAME,
+    AttackResult,
+    check_points,
+    verified,
+)
 from extremal.attack.ball import NORMS, Ball
 from extremal.attack.fab import just_broken
-from extremal.attack.projection import ORDERS
 from extremal.data import Box
 
 
@@ -32,7 +38,7 @@ def foolbox_attack(
     radius: float | None = None,
     box: Box | None = None,
     generator: torch.Generator,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by an attack of foolbox 3, and verify what it finds.
@@ -66,7 +72,7 @@ def foolbox_attack(
     _check.generator("generator", generator)
     library = _library()
     attacker = _attacker(library, attack, options, norm)
-    result = verified(net, x, y, x, ball, CLEAN)
+    result = verified(net, x, y, x, ball, CLEAN_NAME)
     frame = UnitBox.around(x, ball, reach)
     model = library.PyTorchModel(frame.network(net, x.dtype), bounds=(0, 1), device=x.device)
     eps = None if limit is None else limit / frame.width
@@ -82,7 +88,7 @@ def foolbox_attack(
             delta = frame.outward(moved.detach(), u, part, ball)
             if limit is None:
                 delta = just_broken(net, part, labels, delta, ball)
-            x_adv = ball.land(delta, part)
+            x_adv = ball.rounded_points(delta, part)
             sizes = ball if limit else Ball(norm, ball.norms(x_adv.double() - part.double()), box)
             name = f"foolbox-{type(attacker).__name__}"
             result = result.merged(rows, verified(net, part, labels, x_adv, sizes, name))
@@ -103,9 +109,9 @@ def _attacker(library: Any, attack: object, options: Mapping[str, Any] | None, n
     else:
         _check.instance("attack", attack, kinds.Attack, rule)
         _check.require(options is None, "options", "come with the name of an attack", options)
-    own = getattr(_distance(attack), "p", ORDERS[norm])
+    own = getattr(_distance(attack), "p", NORM_ORDERS[norm])
     rule = f"be of the norm {norm}"
-    _check.require(own == ORDERS[norm], "attack", rule, f"one of order {own:g}")
+    _check.require(own == NORM_ORDERS[norm], "attack", rule, f"one of order {own:g}")
     return attack
 
 

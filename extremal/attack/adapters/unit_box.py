@@ -1,12 +1,8 @@
-"""The unit box in which other libraries search: points mapped there, and what they find back.
-
-Networks in the shapes that others expect: vectors for ours, images and two logits for theirs.
-"""
+"""How other libraries see our networks and points: points of the unit box, two or more logits."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,32 +13,6 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.attack.ball import Ball
 from extremal.attack.surrogate import surrogate_network
-
-
-class Flat(nn.Module):
-    """A network of inputs (n, *shape), such as images, as one of vectors (n, dim).
-
-    Arguments:
-
-    - `net`: a `torch.nn.Module` that takes inputs (n, *shape).
-    - `shape`: sizes of one input, such as (1, 28, 28); dim is their product.
-    """
-
-    def __init__(self, net: nn.Module, shape: Sequence[int]) -> None:
-        super().__init__()
-        self.net = _check.module("net", net)
-        rule = "be a sequence of sizes, such as (1, 28, 28)"
-        good = isinstance(shape, Sequence) and len(shape) >= 1 and not isinstance(shape, str)
-        _check.require(good, "shape", rule, shape)
-        self.shape = tuple(_check.integer("shape", size, minimum=1) for size in shape)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """net(x reshaped), of whatever shape it gives."""
-        rule = f"be a tensor of shape (n, {math.prod(self.shape)})"
-        _check.instance("x", x, Tensor, rule)
-        fits = x.ndim == 2 and x.shape[1] == math.prod(self.shape)
-        _check.require(fits, "x", rule, f"shape {tuple(x.shape)}")
-        return self.net(x.reshape(len(x), *self.shape))
 
 
 class _Logits(nn.Module):

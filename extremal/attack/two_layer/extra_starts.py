@@ -1,85 +1,79 @@
-"""The nearest place where all neurons that speak for a point are silent.
+"""Starts that no gradient finds: silent neurons, directions all around, sweeps of few dimensions.
 
-There the margin is at most zero, which counts as broken, but gradients do not lead to it: they
-vanish on the way, and where several neurons must fall silent each pulls its own way.
-
-A search in all directions, for problems of so few dimensions that it can be had.
+Where all neurons that speak for a point are silent the margin is at most zero, which counts as
+broken, but gradients do not lead there: they vanish on the way, and where several neurons must fall
+silent each pulls its own way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor
 
+from extremal.attack.attack_result import BestPerturbations
+from extremal.attack.linear_problems import smallest_move
 from extremal.attack.surrogate import ReducedProblem
+from extremal.attack.two_layer.frank_wolfe import frank_wolfe, target_minus_own
+from extremal.attack.two_layer.linearised_boundary import at_radii, bisect, note_smallest
+from extremal.models import group_margins
 
-LARGEST = 4  # dimensions
-DIRECTIONS = (2, 64, 128, 256)  # rays from each point, by dimension
-AT_ONCE = 16  # of them in memory, and neighbours of the best at each distance
-SHARES = 24  # of the ray's length that are tried
-FARTHER = 8.0  # rays are this many times as long as the centre is far, where nothing is known
-NEAR = (0.3, 0.2, 0.1, 0.06, 0.03, 0.02, 0.01, 0.006, 0.003, 0.002, 0.001)  # of the size
-PASSES = 6
-SHORTER = (0.0, 0.02, 0.1, 0.3)  # of that: by how much they are shorter
+# Problems of at most so many dimensions are swept in all directions.
+MOST_SWEPT_DIMENSIONS = 4
+# So many random rays leave each point, in a problem of 1, 2, 3 or 4 dimensions.
+RAYS_BY_DIMENSION = (2, 64, 128, 256)
+# So many rays are in memory at a time, and so many neighbours of the best tried at each distance.
+RAYS_AT_ONCE = 16
+# So many evenly spaced shares of a ray's length are tried.
+SHARES_OF_A_RAY = 24
+# Where nothing is known, a ray is this many times as long as the centre is far.
+RAY_LENGTH_FACTOR = 8.0
+# Neighbours of the best perturbation are tried at these distances, as shares of its size.
+NEIGHBOUR_DISTANCE_SHARES = (0.3, 0.2, 0.1, 0.06, 0.03, 0.02, 0.01, 0.006, 0.003, 0.002, 0.001)
+# All those distances are gone through so often.
+NEIGHBOUR_PASSES = 6
+# Neighbours are shorter than the best by these shares of their distance from it.
+SHORTENING_SHARES = (0.0, 0.02, 0.1, 0.3)
+# Newton makes so many steps to where the own neurons fall silent.
+NEWTON_STEPS = 3
+# Steps to silence go so far beyond it that rounding leaves no neuron active.
+SILENCE_OVERSHOOT = 1.0001
+# Hildreth's method goes over all neurons so often at most; most points need few sweeps.
+MOST_HILDRETH_SWEEPS = 200
+# It ends with a sweep that changes no multiplier by more than this share of the largest.
+SETTLED_MULTIPLIER_SHARE = 1e-5
+# So many directions all around are looked in where neurons are few.
+SCATTERED_STARTS = 32
+# So many full linear steps are made from the lowest of them.
+SCATTERED_STEPS = 5
 
-Note = Callable[[Tensor, Tensor, Tensor], None]  # of rows, margins and perturbations
 
+def newton_to_silence(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+    """Newton's steps to a root of multiplicity p, where the last own neuron falls silent: f ~ s^p.
 
-def sweep(task: ReducedProblem, rows: Tensor, size: Tensor, note: Note) -> None:
-    """Try rays in many directions from the points at `rows`, as far as `size` (n,); far if inf."""
-    center = task.form.preparation.center
-    far = task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
-    length = torch.where(size.isinf(), FARTHER * far, size).to(task.x.dtype)
-    for rays in _directions(task).split(AT_ONCE):
-        for share in torch.linspace(0.0, 1.0, SHARES + 1)[1:].tolist():
-            step = share * length[:, None, None] * rays  # (n, k, dim)
-            _try(task, rows, step, note)
-
-
-def refine(task: ReducedProblem, rows: Tensor, best: Callable[[], Tensor], note: Note) -> None:
-    """Try neighbours of the best perturbations of the points at `rows`, ever nearer ones.
-
-    At each distance some of them as long as the best, and some shorter.
+    There the margin is exactly 0, which counts as broken, and no linearised step arrives.
     """
-    some = _directions(task).split(AT_ONCE)
-    passes = PASSES if len(task.form.directions) > 2 else 1  # two neurons leave no corners
-    for turn, near in enumerate(NEAR * passes):
-        rays, delta = some[turn % len(some)], best()
-        size = task.ball.norms(delta).to(delta.dtype)[:, None, None]
-        moved = delta.unsqueeze(1) + near * size * rays
-        length = task.ball.norms(moved.flatten(0, 1)).view(moved.shape[:2]).unsqueeze(2)
-        moved = moved * (size / length.clamp(min=1e-300)).to(moved.dtype)
-        for shorter in SHORTER:
-            _try(task, rows, (1.0 - near * shorter) * moved, note)
+    x, own = task.x[rows], task.own[rows]
+    delta, bounds = torch.zeros_like(x), task.ball.bounds(x)
+    for _ in range(NEWTON_STEPS):
+        at = task.form.preparation.at(x + delta)
+        out, slope = task.form.powers(at)
+        gradient = task.form.gradient(at, slope, target_minus_own(task, out, own, None))
+        height = SILENCE_OVERSHOOT * task.form.p * group_margins(out, own)
+        need = height + (gradient * delta).sum(1)
+        delta = torch.nan_to_num(smallest_move(gradient, need, task.ball.norm, bounds))
+        note_smallest(task, best, rows, delta)
 
 
-def _try(task: ReducedProblem, rows: Tensor, step: Tensor, note: Note) -> None:
-    """Note the margins of perturbations (n, k, dim), cut by the box."""
-    count = step.shape[1]
-    row = rows.repeat_interleave(count)
-    x, delta = task.x[row], step.flatten(0, 1)
-    bounds = task.ball.bounds(x)
+def projected_to_silence(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+    """Note where all own neurons are silent, if that is within the box."""
+    place, target = (~task.own[rows]).nonzero(as_tuple=True)
+    delta = silenced(task, rows[place], target)
+    if delta is None:
+        return
+    bounds = task.ball.bounds(task.x[rows[place]])
     if bounds is not None:
-        delta = torch.clamp(delta, *bounds)
-    note(row, task.form.margins(x + delta, task.own[row]), delta)
-
-
-def _directions(task: ReducedProblem) -> Tensor:
-    """Directions of norm 1 in the ball's norm, (k, dim), always the same."""
-    dim = task.x.shape[1]
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(DIRECTIONS[dim - 1], dim, generator=generator, dtype=torch.float64)
-    axes = torch.eye(dim, dtype=torch.float64)
-    every = torch.cat([axes, -axes, drawn])
-    unit = every / task.ball.norms(every).unsqueeze(1)
-    return unit.to(task.x)
-
-
-SWEEPS = 200  # over all neurons; most points need few
-ENOUGH = 1e-5  # of the largest multiplier: a sweep that changes less is the last
-BEYOND = 1.0001  # how far past it, so that rounding leaves no neuron active
+        delta = torch.minimum(torch.maximum(delta, bounds[0]), bounds[1])
+    note_smallest(task, best, rows[place], delta)
 
 
 def silenced(task: ReducedProblem, rows: Tensor, target: Tensor) -> Tensor | None:
@@ -98,17 +92,97 @@ def silenced(task: ReducedProblem, rows: Tensor, target: Tensor) -> Tensor | Non
     speaks = form.weights[own] - form.weights[target] > 0
     walls = form.directions * form.preparation.scale
     square = (walls * walls).sum(1)
-    s = form.preparation.residue(task.x[rows]) @ form.directions.T
+    s = form.preparation.scaled_offset(task.x[rows]) @ form.directions.T
     s = s if form.offsets is None else s + form.offsets
     gram = walls @ walls.T
     weight = torch.zeros_like(s)
-    for _ in range(SWEEPS):
+    for _ in range(MOST_HILDRETH_SWEEPS):
         before = weight.clone()
         for j in torch.nonzero(square > 0).squeeze(1).tolist():
             new = (weight[:, j] + s[:, j] / square[j]).clamp(min=0.0)
             step = torch.where(speaks[:, j], new - weight[:, j], 0.0)
             weight[:, j] += step
             s -= step.unsqueeze(1) * gram[j]
-        if float((weight - before).abs().max()) <= ENOUGH * float(weight.max()):
+        if float((weight - before).abs().max()) <= SETTLED_MULTIPLIER_SHARE * float(weight.max()):
             break
-    return -BEYOND * (weight @ walls)
+    return -SILENCE_OVERSHOOT * (weight @ walls)
+
+
+def scatter(task: ReducedProblem, best: BestPerturbations, rows: Tensor, share: float) -> None:
+    """Look in directions all around, always the same, at a share of the radius found.
+
+    Few neurons make few gradients, and a basin that none of them leads into is easily missed. What
+    breaks a point is noted, and full linear steps start from the lowest of the others.
+    """
+    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
+    if len(rows) == 0:
+        return
+    part, inner, every = at_radii(task, best, rows, share * best.size[rows])
+    generator = torch.Generator().manual_seed(0)
+    lowest, start = torch.full_like(part.x[:, 0], torch.inf), torch.zeros_like(part.x)
+    for way in torch.randn(SCATTERED_STARTS, task.x.shape[1], generator=generator).to(task.x):
+        delta = part.ball.linear_maximum(way.expand_as(part.x), part.x)
+        value = part.form.margins(part.x + delta, part.own)
+        lower = value < lowest
+        lowest = torch.where(lower, value, lowest)
+        start = torch.where(lower.unsqueeze(1), delta, start)
+    frank_wolfe(part, inner, every, None, SCATTERED_STEPS, start)
+    note_smallest(task, best, rows, start, lowest)
+    found = (inner.margin <= inner.broken_below) | (lowest <= inner.broken_below)
+    note_smallest(task, best, rows, inner.delta, inner.margin)
+    bisect(task, best, rows[found])
+
+
+def sweep(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+    """Try rays in many directions from the points at `rows`, as far as the radius that is known."""
+    size = best.size[rows]
+    length = torch.where(size.isinf(), RAY_LENGTH_FACTOR * center_distance(task, rows), size)
+    length = length.to(task.x.dtype)
+    for rays in _directions(task).split(RAYS_AT_ONCE):
+        for share in torch.linspace(0.0, 1.0, SHARES_OF_A_RAY + 1)[1:].tolist():
+            _try(task, best, rows, share * length[:, None, None] * rays)
+
+
+def refine(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+    """Try neighbours of the best perturbations of the points at `rows`, ever nearer ones.
+
+    At each distance some of them as long as the best, and some shorter.
+    """
+    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
+    if len(rows) == 0:
+        return
+    some = _directions(task).split(RAYS_AT_ONCE)
+    # Two neurons leave no corners.
+    passes = NEIGHBOUR_PASSES if len(task.form.directions) > 2 else 1
+    for turn, near in enumerate(NEIGHBOUR_DISTANCE_SHARES * passes):
+        rays, delta = some[turn % len(some)], best.delta[rows]
+        size = task.ball.norms(delta).to(delta.dtype)[:, None, None]
+        moved = delta.unsqueeze(1) + near * size * rays
+        length = task.ball.norms(moved.flatten(0, 1)).view(moved.shape[:2]).unsqueeze(2)
+        moved = moved * (size / length.clamp(min=1e-300)).to(moved.dtype)
+        for shorter in SHORTENING_SHARES:
+            _try(task, best, rows, (1.0 - near * shorter) * moved)
+
+
+def center_distance(task: ReducedProblem, rows: Tensor) -> Tensor:
+    """The distance (n,) of points from the centre, where a network without biases is 0."""
+    center = task.form.preparation.center
+    return task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
+
+
+def _try(task: ReducedProblem, best: BestPerturbations, rows: Tensor, step: Tensor) -> None:
+    """Note perturbations (n, k, dim) of the points at `rows`, cut by the box."""
+    row = rows.repeat_interleave(step.shape[1])
+    delta, bounds = step.flatten(0, 1), task.ball.bounds(task.x[row])
+    note_smallest(task, best, row, delta if bounds is None else torch.clamp(delta, *bounds))
+
+
+def _directions(task: ReducedProblem) -> Tensor:
+    """Directions of norm 1 in the ball's norm, (k, dim), always the same."""
+    dim = task.x.shape[1]
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randn(RAYS_BY_DIMENSION[dim - 1], dim, generator=generator, dtype=torch.float64)
+    axes = torch.eye(dim, dtype=torch.float64)
+    every = torch.cat([axes, -axes, drawn])
+    unit = every / task.ball.norms(every).unsqueeze(1)
+    return unit.to(task.x)

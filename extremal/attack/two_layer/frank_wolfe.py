@@ -7,29 +7,36 @@ in the next one only if it still stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
+from extremal._tensors import batches, unit_rows
 from extremal.attack.attack_result import (
-    BATCH,
+    BATCH_POINTS,
     AttackResult,
-    batches,
-    check_ball,
-    check_points,
+    BestPerturbations,
+    check_attack,
     verified,
 )
 from extremal.attack.ball import Ball
-from extremal.attack.surrogate import ReducedProblem, reduced_problem
+from extremal.attack.surrogate import FINE_TOLERANCE, ReducedProblem, reduced_problem
 from extremal.models import group_margins, is_shallow
 
-PHASES = ((1, 3), (3, 8), (None, 10))  # targets by linearised margin (None: all), and steps
-NEURONS = 8  # that one point is sent toward
-SETTLED = 1e-3  # of the radius: a walk whose steps move no coordinate farther has arrived
+# The phases of an attack: how many targets of least linearised margin are tried (None: all of
+# them), and with how many steps.
+TARGETS_AND_STEPS = ((1, 3), (3, 8), (None, 10))
+# So many steps are made at first toward whichever foreign output is best.
+UNTARGETED_STEPS = 2
+# A point is sent toward so many of the opposing neurons that could gain most.
+DIRECTED_NEURONS = 8
+# So many steps are made from each start toward such neurons.
+DIRECTED_STEPS = 8
+# A point has arrived once a step moves no coordinate by more than this share of the radius.
+SETTLED_MOVE_SHARE = 1e-3
 
 
 def linear_steps(
@@ -38,7 +45,7 @@ def linear_steps(
     y: Tensor,
     *,
     ball: Ball,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack a `PReLUNet` (or a `Grouped` one) by full linear steps.
@@ -58,37 +65,27 @@ def linear_steps(
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
-    y = check_points(net, x, y)
-    check_ball(ball)
+    y = check_attack(net, x, y, ball, batch)
     check_shallow(net)
-    _check.integer("batch", batch, minimum=1)
+
+    def attack(
+        rows: Tensor | slice, tolerance: float, tell: Callable[[int], object] | None
+    ) -> tuple[AttackResult, Tensor]:
+        """The result for the chosen points, and the least margins of the search itself."""
+        part, labels, inner = x[rows], y[rows], ball.take(rows)
+        task = reduced_problem(net, part, labels, inner, tolerance=tolerance)
+        best = BestPerturbations.begin(torch.zeros_like(task.x), task.broken_below())
+        for at in batches(len(task), batch):
+            places = torch.arange(at.start, at.stop, device=x.device)
+            attack_in_phases(task, best, places, batch)
+            if tell is not None:
+                tell(at.stop)
+        x_adv = inner.rounded_points(inner.project(task.lift(best.delta), part), part)
+        return verified(net, part, labels, x_adv, inner, "linear"), best.margin
+
     with Bar("linear steps", len(x), progress) as bar:
-        task = reduced_problem(net, x, y, ball)
-        best = _searched(task, batch, bar)
-    result = _landed(net, x, y, task, best)
-    left = torch.nonzero((best.lowest <= 0) & ~result.success).squeeze(1)
-    if len(left) == 0:
-        return result
-    part, labels = x[left], y[left]
-    task = reduced_problem(net, part, labels, ball.take(left), whole=True)
-    return result.merged(left, _landed(net, part, labels, task, _searched(task, batch, None)))
-
-
-def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> LowestMargins:
-    """The perturbations of least margin in the task's coordinates."""
-    best = LowestMargins.start(task)
-    for at in batches(len(task), batch):
-        attack_in_phases(task, best, torch.arange(at.start, at.stop, device=task.x.device), batch)
-        if bar is not None:
-            bar.done(at.stop)
-    return best
-
-
-def _landed(
-    net: nn.Module, x: Tensor, y: Tensor, task: ReducedProblem, best: LowestMargins
-) -> AttackResult:
-    x_adv = task.ball.land(task.ball.project(task.lift(best.delta), x), x)
-    return verified(net, x, y, x_adv, task.ball, "linear")
+        result, lowest = attack(slice(None), FINE_TOLERANCE, bar.done)
+    return result.retried(lambda rows: attack(rows, 0.0, None)[0], lowest <= 0)
 
 
 def check_shallow(net: nn.Module) -> None:
@@ -97,53 +94,33 @@ def check_shallow(net: nn.Module) -> None:
     _check.require(is_shallow(net), "net", rule, type(net).__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class LowestMargins:
-    """The perturbation of least margin of each point so far, updated in place."""
-
-    delta: Tensor  # (n, dim')
-    lowest: Tensor  # (n,)
-    enough: Tensor  # (n,): broken at or below it
-
-    @classmethod
-    def start(cls, task: ReducedProblem) -> LowestMargins:
-        """Nothing but the points themselves."""
-        never = torch.full_like(task.x[:, 0], torch.inf)
-        return cls(torch.zeros_like(task.x), never, task.enough())
-
-    def standing(self, rows: Tensor) -> Tensor:
-        """Which of the points at `rows` are not broken yet, bool."""
-        return self.lowest[rows] > self.enough[rows]
-
-    def note(self, rows: Tensor, value: Tensor, delta: Tensor) -> None:
-        """Keep what is lower than before; a row may occur several times, and NaN is no success."""
-        value = torch.where(value.isnan(), torch.inf, value)
-        self.lowest.scatter_reduce_(0, rows, value, "amin")
-        won = value == self.lowest[rows]
-        self.delta[rows[won]] = delta[won]
-
-
-def attack_in_phases(task: ReducedProblem, best: LowestMargins, rows: Tensor, batch: int) -> None:
+def attack_in_phases(
+    task: ReducedProblem, best: BestPerturbations, rows: Tensor, batch: int
+) -> None:
     """All phases for the points at `rows`."""
-    frank_wolfe(task, best, rows, None, 2, settled=SETTLED)
+    frank_wolfe(task, best, rows, None, UNTARGETED_STEPS, settled=SETTLED_MOVE_SHARE)
     rows = rows[best.standing(rows)]
     if len(rows) == 0:
         return
-    ranked = _ranked(task, rows)
-    for count, steps in PHASES:
+    ranked = _ranked_targets(task, rows)
+    for count, steps in TARGETS_AND_STEPS:
         targets = ranked[:, :count]
-        for some in _pairs(best, rows, targets, batch):
+        for some in _standing_pairs(best, rows, targets, batch):
             row, target = rows[some // targets.shape[1]], targets.flatten()[some]
-            frank_wolfe(task, best, row, target, steps, settled=SETTLED)
+            frank_wolfe(task, best, row, target, steps, settled=SETTLED_MOVE_SHARE)
     rows = rows[best.standing(rows)]
     if len(rows) == 0:
         return
     for start in directed_starts(task.take(rows)):
         alive = best.standing(rows)
-        frank_wolfe(task, best, rows[alive], None, 8, start[alive], settled=SETTLED)
+        frank_wolfe(
+            task, best, rows[alive], None, DIRECTED_STEPS, start[alive], settled=SETTLED_MOVE_SHARE
+        )
 
 
-def _pairs(best: LowestMargins, rows: Tensor, targets: Tensor, batch: int) -> Iterator[Tensor]:
+def _standing_pairs(
+    best: BestPerturbations, rows: Tensor, targets: Tensor, batch: int
+) -> Iterator[Tensor]:
     """Indices of (row, target) pairs of points that stand, `batch` at a time."""
     count = targets.shape[1]
     index = torch.arange(len(rows) * count, device=rows.device)
@@ -154,7 +131,7 @@ def _pairs(best: LowestMargins, rows: Tensor, targets: Tensor, batch: int) -> It
 
 def frank_wolfe(
     task: ReducedProblem,
-    best: LowestMargins,
+    best: BestPerturbations,
     rows: Tensor,
     targets: Tensor | None,
     steps: int,
@@ -174,7 +151,7 @@ def frank_wolfe(
         at = task.form.preparation.at(task.x[rows] + delta)
         out, slope = task.form.powers(at)
         own = task.own[rows]
-        best.note(rows, group_margins(out, own), delta)
+        best.note_lower(rows, group_margins(out, own), delta, ties=True)
         if step == steps:
             return
         weight = target_minus_own(task, out, own, targets)
@@ -196,7 +173,7 @@ def target_minus_own(
     return task.form.weights[other] - task.form.weights[mine]
 
 
-def _ranked(task: ReducedProblem, rows: Tensor) -> Tensor:
+def _ranked_targets(task: ReducedProblem, rows: Tensor) -> Tensor:
     """Foreign outputs by their margin after the best linear step, (n, C); own ones are -1."""
     point, own, ball = task.x[rows], task.own[rows], task.ball.take(rows)
     at = task.form.preparation.at(point)
@@ -213,7 +190,7 @@ def _ranked(task: ReducedProblem, rows: Tensor) -> Tensor:
     return order[:, : int((~own).sum(1).max())]
 
 
-def directed_starts(task: ReducedProblem, count: int = NEURONS) -> Iterator[Tensor]:
+def directed_starts(task: ReducedProblem) -> Iterator[Tensor]:
     """Starts (n, dim') at the radius toward all opposing neurons, then toward each that could gain.
 
     The direction is u_j - grad f_own / ||grad f_own||: for two clusters that is (mu_l - mu_k), Min
@@ -229,16 +206,12 @@ def directed_starts(task: ReducedProblem, count: int = NEURONS) -> Iterator[Tens
     weight = foreign[kind] - form.weights[mine]
     reach = task.ball.radii(point).to(point.dtype).unsqueeze(1)
     gain = weight * torch.relu(form.active(at) + reach) ** form.p
-    chosen = gain.topk(min(count, gain.shape[1]), dim=1).indices
-    down = _unit(form.gradient(at, slope, form.weights[mine]))
+    chosen = gain.topk(min(DIRECTED_NEURONS, gain.shape[1]), dim=1).indices
+    down = unit_rows(form.gradient(at, slope, form.weights[mine]))
     every = gain.clamp(min=0.0) ** (1.0 / form.p) @ form.directions
     for toward in (every, *(form.directions[neuron] for neuron in chosen.T)):
-        up = _unit(form.preparation.pull_back(at, toward))
+        up = unit_rows(form.preparation.pull_back(at, toward))
         yield task.ball.linear_maximum(torch.nan_to_num(up - down), point)
-        if task.ball.norm == "l1":  # which spends all on a few coordinates, be they up or down
+        # In l1 all is spent on a few coordinates, be they up or down, so up alone is tried too.
+        if task.ball.norm == "l1":
             yield task.ball.linear_maximum(torch.nan_to_num(up), point)
-
-
-def _unit(rows: Tensor) -> Tensor:
-    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / torch.where(length > 0, length, 1.0)

@@ -1,52 +1,80 @@
-"""Smallest steps to linearised boundaries, and the smallest broken perturbations that they meet."""
+"""Smallest steps to linearised boundaries, and how the smallest broken perturbations are kept."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from extremal.attack.ball import Ball
+from extremal.attack.attack_result import BestPerturbations
 from extremal.attack.linear_problems import smallest_move
 from extremal.attack.surrogate import ReducedProblem
 from extremal.attack.two_layer.frank_wolfe import target_minus_own
 from extremal.models import group_margins
 
-MOMENTUM = 0.5  # of the gradient: without it p = 1 goes to and fro between two linear pieces
-JUST = 1e-7  # of the margin at the point: how far below zero is enough in the end,
-ROUNDINGS = 32  # or so many units of rounding of it
-TIGHTER = 2  # steps on the network itself in the end
+# The weight of earlier gradients: without it p = 1 goes to and fro between two linear pieces.
+GRADIENT_MOMENTUM = 0.5
+# In the end a margin counts as broken once it is below zero by this share of the one at the point.
+BROKEN_MARGIN_SHARE = 1e-7
+# That share is at least so many units of rounding.
+LEAST_MARGIN_ROUNDINGS = 32
+# So many steps are made on the network itself in the end.
+TIGHTENING_STEPS = 2
+# Bisection along a perturbation halves it so often.
+BISECTIONS = 7
 
 
-@dataclass(frozen=True, eq=False)
-class Shortest:
-    """The smallest perturbation that breaks each point so far, updated in place."""
+def no_perturbations(task: ReducedProblem, broken_below: Tensor) -> BestPerturbations:
+    """Nothing found yet for any point of the task."""
+    return BestPerturbations.begin(torch.zeros_like(task.x), broken_below)
 
-    delta: Tensor  # (n, dim')
-    size: Tensor  # (n,) float64: its norm, inf where there is none
-    enough: Tensor  # (n,)
-    norm: str
 
-    @classmethod
-    def nothing(cls, task: ReducedProblem, enough: Tensor) -> Shortest:
-        """No perturbation of any point of the task."""
-        size = torch.full((len(task),), torch.inf, dtype=torch.float64, device=task.x.device)
-        return cls(torch.zeros_like(task.x), size, enough, task.ball.norm)
+def note_smallest(
+    task: ReducedProblem,
+    best: BestPerturbations,
+    rows: Tensor,
+    delta: Tensor,
+    margin: Tensor | None = None,
+) -> Tensor:
+    """Keep perturbations of the points at `rows` that are the smallest to break them.
 
-    def note(self, rows: Tensor, value: Tensor, delta: Tensor) -> None:
-        """Keep what breaks a point by less than before; a row may occur several times."""
-        size = Ball(self.norm, 0.0).norms(delta)
-        size = torch.where((value <= self.enough[rows]) | (value == 0), size, torch.inf)
-        before = self.size[rows]
-        self.size.scatter_reduce_(0, rows, size, "amin")
-        won = (size == self.size[rows]) & (size < before)
-        self.delta[rows[won]] = delta[won]
+    A margin of exactly 0, where all neurons are silent, counts as broken. The margins, which are
+    computed unless they are given, are returned.
+    """
+    if margin is None:
+        margin = task.form.margins(task.x[rows] + delta, task.own[rows])
+    broken = torch.where(margin == 0, -torch.inf, margin)
+    best.note_smaller(rows, broken, delta, task.ball.norms(delta))
+    return margin
+
+
+def at_radii(
+    task: ReducedProblem, best: BestPerturbations, rows: Tensor, radius: Tensor
+) -> tuple[ReducedProblem, BestPerturbations, Tensor]:
+    """The problem of the points at `rows` at given radii, nothing found for it, and its rows."""
+    part = replace(task.take(rows), ball=replace(task.ball, radius=radius))
+    places = torch.arange(len(rows), device=rows.device)
+    return part, no_perturbations(part, best.broken_below[rows]), places
+
+
+def bisect(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+    """Bisection along the perturbations found for the points at `rows`."""
+    whole = best.delta[rows].clone()
+    low = torch.zeros_like(whole[:, :1])
+    high = torch.ones_like(low)
+    for _ in range(BISECTIONS):
+        if len(rows) == 0:
+            return
+        middle = 0.5 * (low + high)
+        value = note_smallest(task, best, rows, middle * whole)
+        broken = (value <= best.broken_below[rows]).unsqueeze(1)
+        low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
 
 
 def linearised_step(
     task: ReducedProblem,
-    best: Shortest,
+    best: BestPerturbations,
     row: Tensor,
     target: Tensor | None,
     delta: Tensor,
@@ -56,18 +84,13 @@ def linearised_step(
     x, own = task.x[row], task.own[row]
     at = task.form.preparation.at(x + delta)
     out, slope = task.form.powers(at)
-    best.note(row, group_margins(out, own), delta)
+    note_smallest(task, best, row, delta, group_margins(out, own))
     gradient = task.form.gradient(at, slope, target_minus_own(task, out, own, target))
     if memory is not None:
-        gradient = MOMENTUM * memory + (1.0 - MOMENTUM) * gradient
-    need = _short(out, own, target) - 2.0 * best.enough[row] + (gradient * delta).sum(1)
+        gradient = GRADIENT_MOMENTUM * memory + (1.0 - GRADIENT_MOMENTUM) * gradient
+    need = _missing(out, own, target) - 2.0 * best.broken_below[row] + (gradient * delta).sum(1)
     bounds = task.ball.bounds(x)
-    return torch.nan_to_num(smallest_move(gradient, need, best.norm, bounds)), gradient
-
-
-def note(task: ReducedProblem, best: Shortest, rows: Tensor, delta: Tensor) -> None:
-    """Note perturbations of the points at `rows`."""
-    best.note(rows, task.form.margins(task.x[rows] + delta, task.own[rows]), delta)
+    return torch.nan_to_num(smallest_move(gradient, need, task.ball.norm, bounds)), gradient
 
 
 def tightened(searched: ReducedProblem, fine: ReducedProblem, delta: Tensor) -> Tensor:
@@ -80,21 +103,19 @@ def tightened(searched: ReducedProblem, fine: ReducedProblem, delta: Tensor) -> 
     (n, dim) has the coordinates of the data: the fine network is large, and each pass costs.
     """
     form, x, own = searched.form, searched.x, searched.own
-    share = max(JUST, ROUNDINGS * torch.finfo(delta.dtype).eps)
-    best = Shortest.nothing(fine, -share * form.margins(x, own).abs())
+    share = max(BROKEN_MARGIN_SHARE, LEAST_MARGIN_ROUNDINGS * torch.finfo(delta.dtype).eps)
+    best = no_perturbations(fine, -share * form.margins(x, own).abs())
     at = form.preparation.at(x + delta)
     out, slope = form.powers(at)
     gradient = form.gradient(at, slope, target_minus_own(searched, out, own, None))
     gradient, delta = searched.lift(gradient), searched.lift(delta)
     rows, moved = torch.arange(len(x), device=x.device), delta
-    value = fine.form.margins(fine.x + moved, fine.own)
-    best.note(rows, value, moved)
-    for _ in range(TIGHTER):
-        part, slopes = fine.take(rows), gradient[rows]
-        need = value - 2.0 * best.enough[rows] + (slopes * moved).sum(1)
-        moved = torch.nan_to_num(smallest_move(slopes, need, best.norm, part.ball.bounds(part.x)))
-        value = part.form.margins(part.x + moved, part.own)
-        best.note(rows, value, moved)
+    value = note_smallest(fine, best, rows, moved)
+    for _ in range(TIGHTENING_STEPS):
+        slopes, bounds = gradient[rows], fine.ball.bounds(fine.x[rows])
+        need = value - 2.0 * best.broken_below[rows] + (slopes * moved).sum(1)
+        moved = torch.nan_to_num(smallest_move(slopes, need, fine.ball.norm, bounds))
+        value = note_smallest(fine, best, rows, moved)
         left = torch.nonzero(best.size[rows] > fine.ball.norms(moved)).squeeze(1)
         if len(left) == 0:
             break
@@ -102,7 +123,7 @@ def tightened(searched: ReducedProblem, fine: ReducedProblem, delta: Tensor) -> 
     return torch.where(best.size.isfinite().unsqueeze(1), best.delta, delta)
 
 
-def _short(out: Tensor, own: Tensor, target: Tensor | None) -> Tensor:
+def _missing(out: Tensor, own: Tensor, target: Tensor | None) -> Tensor:
     """f_own - f_t, (n,): what a target lacks, or the best foreign output."""
     if target is None:
         return group_margins(out, own)

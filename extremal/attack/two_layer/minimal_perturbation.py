@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -9,49 +11,69 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Bar, Progress
+from extremal._tensors import batches
 from extremal.attack.attack_result import (
-    BATCH,
-    SLACK,
+    BATCH_POINTS,
+    NORM_SLACK_SHARE,
     AttackResult,
-    batches,
+    BestPerturbations,
     check_points,
     verified,
 )
 from extremal.attack.ball import Ball
-from extremal.attack.linear_problems import smallest_move
-from extremal.attack.surrogate import ReducedProblem, reduced_problem
-from extremal.attack.two_layer.extra_starts import LARGEST, refine, silenced, sweep
+from extremal.attack.surrogate import COARSE_TOLERANCE, ReducedProblem, reduced_problem
+from extremal.attack.two_layer.extra_starts import (
+    MOST_SWEPT_DIMENSIONS,
+    center_distance,
+    newton_to_silence,
+    projected_to_silence,
+    refine,
+    scatter,
+    sweep,
+)
 from extremal.attack.two_layer.frank_wolfe import (
-    LowestMargins,
     attack_in_phases,
     check_shallow,
     directed_starts,
     frank_wolfe,
-    target_minus_own,
 )
-from extremal.attack.two_layer.linearised_boundary import Shortest, linearised_step, note, tightened
+from extremal.attack.two_layer.linearised_boundary import (
+    at_radii,
+    bisect,
+    linearised_step,
+    no_perturbations,
+    note_smallest,
+    tightened,
+)
 from extremal.data import Box
-from extremal.models import as_two_layer_form, group_margins
 
-ROUNDS = ((None, 2), (4, 4), (2, 10))  # targets that are kept, and linearised steps for them
-SHRINK = (0.9, 0.97, 0.99)  # radii of the polish, as shares of the one found
-LAST = 4  # linearised steps at the end
-STRETCH = (
-    1.00001,
-    1.0001,
-    1.0003,
-    1.001,
-    1.003,
-    1.01,
-    1.03,
-)  # of what the network itself does not take as broken
-NEARER = 0.97  # of the radius found, at which other ways are looked for
-AGAIN, FEW = 0.997, 64  # of the radius, for a second look where neurons are few
-AROUND, STEPS = 32, 5  # directions all around where neurons are few, and steps from the lowest
-SILENCE, BEYOND = 3, 1.0001  # steps to where own neurons fall silent, and how far past it
-DOUBLINGS = 8  # of the radius, where nothing was found
-POLISH = 3  # full linear steps at each of them
-SMALL = 64  # neurons and coordinates below which more points are taken at a time
+# The rounds of linearised steps: how many targets are kept (None: all), and how many steps are
+# made toward each.
+TARGETS_KEPT_AND_STEPS = ((None, 2), (4, 4), (2, 10))
+# The polish searches at these shares of the radius found.
+POLISH_RADIUS_SHARES = (0.9, 0.97, 0.99)
+# It makes so many full linear steps at each of them.
+POLISH_LINEAR_STEPS = 3
+# It ends with so many linearised steps.
+POLISH_LINEARISED_STEPS = 4
+# What the network itself does not take as broken is made longer by the first of these factors that
+# is enough.
+LENGTHENING_FACTORS = (1.00001, 1.0001, 1.0003, 1.001, 1.003, 1.01, 1.03)
+# Other ways are looked for at this share of the radius found.
+SECOND_SEARCH_RADIUS_SHARE = 0.97
+# Where neurons are few, they are looked for once more at this share.
+THIRD_SEARCH_RADIUS_SHARE = 0.997
+# Neurons are few, and more ways can be looked for, up to this number.
+FEW_NEURONS = 64
+# So many full linear steps are made from each start toward opposing neurons.
+SHORT_DIRECTED_STEPS = 2
+# The first radius at which points are attacked of which nothing was found, as a share of the
+# median radius of the others.
+FIRST_FAR_RADIUS_SHARE = 0.25
+# That radius is doubled so often.
+RADIUS_DOUBLINGS = 8
+# More points are taken at a time where neurons and coordinates together are fewer than this.
+SMALL_PROBLEM_SIZE = 64
 
 
 def shortest(
@@ -61,7 +83,7 @@ def shortest(
     *,
     norm: str = "l2",
     box: Box | None = None,
-    batch: int = BATCH,
+    batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """The smallest perturbation found that breaks each point of a `PReLUNet`, or a `Grouped` one.
@@ -85,59 +107,65 @@ def shortest(
     check_shallow(net)
     _check.integer("batch", batch, minimum=1)
     ball = Ball(norm, 0.0, box)
+
+    def attack(
+        rows: Tensor | slice, tolerance: float, tell: Callable[[int], object] | None
+    ) -> tuple[AttackResult, Tensor]:
+        """The result for the chosen points, and where the search itself broke them."""
+        part, labels = x[rows], y[rows]
+        task = reduced_problem(net, part, labels, ball, tolerance=tolerance)
+        best = _searched(task, batch, tell)
+        return _verified_on_network(net, part, labels, task, best, batch), best.size.isfinite()
+
     with Bar("shortest", len(x), progress) as bar:
-        task = reduced_problem(net, x, y, ball, coarse=True)
-        best = _searched(task, batch, bar)
-    result = _settled(net, x, y, task, best, batch)
-    left = torch.nonzero(best.size.isfinite() & ~result.success).squeeze(1)
-    if len(left) == 0:
-        return result
-    part, labels = x[left], y[left]
-    task = reduced_problem(net, part, labels, ball, whole=True)
-    best = _searched(task, batch, None)
-    return result.merged(left, _settled(net, part, labels, task, best, batch))
+        result, broken = attack(slice(None), COARSE_TOLERANCE, bar.done)
+    return result.retried(lambda rows: attack(rows, 0.0, None)[0], broken)
 
 
-def _searched(task: ReducedProblem, batch: int, bar: Bar | None) -> Shortest:
+def _searched(
+    task: ReducedProblem, batch: int, tell: Callable[[int], object] | None
+) -> BestPerturbations:
     """The smallest perturbations found in the task's coordinates."""
-    best = Shortest.nothing(task, task.enough())
-    more = max(1, SMALL // task.widest) if batch >= BATCH else 1
+    best = no_perturbations(task, task.broken_below())
+    more = max(1, SMALL_PROBLEM_SIZE // task.widest) if batch >= BATCH_POINTS else 1
     for at in batches(len(task), more * batch):
         rows = torch.arange(at.start, at.stop, device=task.x.device)
         _linearised(task, best, rows)
-        _silence(task, best, rows)
-        _directed(task, best, rows, NEARER)
+        newton_to_silence(task, best, rows)
+        _directed(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
         _polish(task, best, rows)
-        if len(task.form.directions) <= FEW:
-            _silent(task, best, rows)
-            _scattered(task, best, rows)
-            _directed(task, best, rows, AGAIN)
+        if len(task.form.directions) <= FEW_NEURONS:
+            projected_to_silence(task, best, rows)
+            scatter(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
+            _directed(task, best, rows, THIRD_SEARCH_RADIUS_SHARE)
             _polish(task, best, rows)
         # Two neurons and a round ball leave no corners: what came before finds all there is.
-        simple = len(task.form.directions) <= 2 and best.norm == "l2"
-        if task.x.shape[1] <= LARGEST and not simple:
-            _swept(task, best, rows)
+        simple = len(task.form.directions) <= 2 and task.ball.norm == "l2"
+        if task.x.shape[1] <= MOST_SWEPT_DIMENSIONS and not simple:
+            sweep(task, best, rows)
+            _polish(task, best, rows)
+            refine(task, best, rows)
         _farther(task, best, rows, batch)
-        if bar is not None:
-            bar.done(at.stop)
+        if tell is not None:
+            tell(at.stop)
     return best
 
 
-def _linearised(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
+def _linearised(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
     """The smallest steps to the linearised boundaries, with fewer targets from round to round."""
     foreign = ~task.own[rows]
     row, target = foreign.nonzero(as_tuple=True)
     row = rows[row]
     delta = torch.zeros_like(task.x[row])
     memory: Tensor | None = None
-    for kept, steps in ROUNDS:
+    for kept, steps in TARGETS_KEPT_AND_STEPS:
         if kept is not None:
-            keep = _nearest_targets(row, Ball(best.norm, 0.0).norms(delta), kept)
+            keep = _nearest_targets(row, task.ball.norms(delta), kept)
             row, target, delta = row[keep], target[keep], delta[keep]
             memory = None if memory is None else memory[keep]
         for _ in range(steps):
             delta, memory = linearised_step(task, best, row, target, delta, memory)
-    note(task, best, row, delta)
+    note_smallest(task, best, row, delta)
 
 
 def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
@@ -150,169 +178,79 @@ def _nearest_targets(row: Tensor, size: Tensor, kept: int) -> Tensor:
     return order[place < kept]
 
 
-def _silence(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
-    """Newton's steps to a root of multiplicity p, where the last own neuron falls silent: f ~ s^p.
-
-    There the margin is exactly 0, which counts as broken, and no linearised step arrives.
-    """
-    x, own = task.x[rows], task.own[rows]
-    delta, bounds = torch.zeros_like(x), task.ball.bounds(x)
-    for _ in range(SILENCE):
-        at = task.form.preparation.at(x + delta)
-        out, slope = task.form.powers(at)
-        gradient = task.form.gradient(at, slope, target_minus_own(task, out, own, None))
-        need = BEYOND * task.form.p * group_margins(out, own) + (gradient * delta).sum(1)
-        delta = torch.nan_to_num(smallest_move(gradient, need, best.norm, bounds))
-        note(task, best, rows, delta)
-
-
-def _swept(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
-    """In a few dimensions, all directions, and then the neighbourhood of the best."""
-    sweep(task, rows, best.size[rows], best.note)
-    _polish(task, best, rows)
-    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
-    if len(rows) > 0:
-        refine(task, rows, lambda: best.delta[rows], best.note)
-
-
-def _farther(task: ReducedProblem, best: Shortest, rows: Tensor, batch: int) -> None:
+def _farther(task: ReducedProblem, best: BestPerturbations, rows: Tensor, batch: int) -> None:
     """Attacks at doubling radii of the points of which nothing was found, as far as they go."""
     known = best.size[best.size.isfinite() & (best.size > 0)]
     sizes = known if len(known) > 0 else task.ball.norms(task.x[rows])
-    radius = 0.25 * (float(sizes.median()) or 1.0)
-    for _ in range(DOUBLINGS):
+    radius = FIRST_FAR_RADIUS_SHARE * (float(sizes.median()) or 1.0)
+    for _ in range(RADIUS_DOUBLINGS):
         left = rows[best.size[rows].isinf()]
         if len(left) == 0:
             return
-        part, inner = _inside(task, best, left, torch.full_like(best.size[left], radius))
-        attack_in_phases(part, inner, torch.arange(len(left), device=left.device), batch)
-        best.note(left, inner.lowest, inner.delta)
-        found = left[inner.lowest <= inner.enough]
-        _halve(task, best, found)
+        part, inner, every = at_radii(task, best, left, torch.full_like(best.size[left], radius))
+        attack_in_phases(part, inner, every, batch)
+        note_smallest(task, best, left, inner.delta, inner.margin)
+        found = left[inner.margin <= inner.broken_below]
+        bisect(task, best, found)
         _polish(task, best, found)
         radius *= 2.0
 
 
-def _directed(task: ReducedProblem, best: Shortest, rows: Tensor, share: float) -> None:
+def _directed(task: ReducedProblem, best: BestPerturbations, rows: Tensor, share: float) -> None:
     """Full linear steps from starts toward opposing neurons, at a share of the radius found.
 
     Where nothing was found yet, at the distance of the centre, where a network without biases is 0.
     """
     size = best.size[rows]
-    center = task.form.preparation.center
-    far = task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
-    part, inner = _inside(task, best, rows, torch.where(size.isinf(), far, share * size))
-    every = torch.arange(len(rows), device=rows.device)
+    radius = torch.where(size.isinf(), center_distance(task, rows), share * size)
+    part, inner, every = at_radii(task, best, rows, radius)
     for start in directed_starts(part):
         alive = inner.standing(every)
-        frank_wolfe(part, inner, every[alive], None, 2, start[alive])
-    best.note(rows, inner.lowest, inner.delta)
-    _halve(task, best, rows[inner.lowest <= inner.enough])
+        frank_wolfe(part, inner, every[alive], None, SHORT_DIRECTED_STEPS, start[alive])
+    note_smallest(task, best, rows, inner.delta, inner.margin)
+    bisect(task, best, rows[inner.margin <= inner.broken_below])
 
 
-def _silent(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
-    """Where all own neurons are silent, if that is within the box."""
-    place, target = (~task.own[rows]).nonzero(as_tuple=True)
-    delta = silenced(task, rows[place], target)
-    if delta is None:
-        return
-    bounds = task.ball.bounds(task.x[rows[place]])
-    if bounds is not None:
-        delta = torch.minimum(torch.maximum(delta, bounds[0]), bounds[1])
-    note(task, best, rows[place], delta)
-
-
-def _scattered(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
-    """A look in directions all around, always the same, just under the radius found.
-
-    Few neurons make few gradients, and a basin that none of them leads into is easily missed. What
-    breaks a point is noted, and full linear steps start from the lowest of the others.
-    """
-    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
-    if len(rows) == 0:
-        return
-    part, inner = _inside(task, best, rows, NEARER * best.size[rows])
-    every = torch.arange(len(rows), device=rows.device)
-    generator = torch.Generator().manual_seed(0)
-    lowest, start = torch.full_like(part.x[:, 0], torch.inf), torch.zeros_like(part.x)
-    for way in torch.randn(AROUND, task.x.shape[1], generator=generator).to(task.x):
-        delta = part.ball.linear_maximum(way.expand_as(part.x), part.x)
-        value = part.form.margins(part.x + delta, part.own)
-        lower = value < lowest
-        lowest = torch.where(lower, value, lowest)
-        start = torch.where(lower.unsqueeze(1), delta, start)
-    frank_wolfe(part, inner, every, None, STEPS, start)
-    best.note(rows, lowest, start)
-    found = (inner.lowest <= inner.enough) | (lowest <= inner.enough)
-    best.note(rows, inner.lowest, inner.delta)
-    _halve(task, best, rows[found])
-
-
-def _halve(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
-    """Bisection along the perturbations found."""
-    whole = best.delta[rows].clone()
-    low = torch.zeros_like(whole[:, :1])
-    high = torch.ones_like(low)
-    for _ in range(7):
-        if len(rows) == 0:
-            return
-        middle = 0.5 * (low + high)
-        value = task.form.margins(task.x[rows] + middle * whole, task.own[rows])
-        best.note(rows, value, middle * whole)
-        broken = (value <= best.enough[rows]).unsqueeze(1)
-        low, high = torch.where(broken, low, middle), torch.where(broken, middle, high)
-
-
-def _polish(task: ReducedProblem, best: Shortest, rows: Tensor) -> None:
+def _polish(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
     """Full linear steps at growing shares of the radius found, from the perturbation found."""
     rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
     if len(rows) == 0:
         return
-    for share in SHRINK:
-        part, inner = _inside(task, best, rows, share * best.size[rows])
+    for share in POLISH_RADIUS_SHARES:
+        part, inner, every = at_radii(task, best, rows, share * best.size[rows])
         start = part.ball.project(share * best.delta[rows], part.x)
-        frank_wolfe(part, inner, torch.arange(len(rows), device=rows.device), None, POLISH, start)
-        best.note(rows, inner.lowest, inner.delta)
+        frank_wolfe(part, inner, every, None, POLISH_LINEAR_STEPS, start)
+        note_smallest(task, best, rows, inner.delta, inner.margin)
     delta = best.delta[rows]
-    for _ in range(LAST):
+    for _ in range(POLISH_LINEARISED_STEPS):
         delta, _ = linearised_step(task, best, rows, None, delta, None)
-    note(task, best, rows, delta)
+    note_smallest(task, best, rows, delta)
 
 
-def _inside(
-    task: ReducedProblem, best: Shortest, rows: Tensor, radius: Tensor
-) -> tuple[ReducedProblem, LowestMargins]:
-    """The problem of some points at given radii, and nothing found for it."""
-    part = replace(task.take(rows), ball=replace(task.ball, radius=radius))
-    never = torch.full_like(part.x[:, 0], torch.inf)
-    return part, LowestMargins(torch.zeros_like(part.x), never, best.enough[rows])
-
-
-def _settled(
-    net: nn.Module, x: Tensor, y: Tensor, task: ReducedProblem, best: Shortest, batch: int
+def _verified_on_network(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    task: ReducedProblem,
+    best: BestPerturbations,
+    batch: int,
 ) -> AttackResult:
     """The perturbations found, tightened on the fine network, verified, and longer where need be.
 
     Longer where the network itself does not take them as broken, by as little as is enough.
     """
-    form = as_two_layer_form(task.fine, x.dtype)
-    assert form is not None
-    fine = ReducedProblem(form, x, task.own, task.ball, task.fine)
-    delta = torch.zeros_like(x)
-    some = torch.nonzero(best.size.isfinite() & (best.size > 0)).squeeze(1)
-    for rows in some.split(batch):
+    fine = ReducedProblem(task.fine, x, task.own, task.ball, task.fine)
+    found, delta = best.size.isfinite(), torch.zeros_like(x)
+    for rows in torch.nonzero(found & (best.size > 0)).squeeze(1).split(batch):
         delta[rows] = tightened(task.take(rows), fine.take(rows), best.delta[rows])
-    result = _landed(net, x, y, delta, task.ball)
-    for stretch in STRETCH:
-        left = torch.nonzero(~result.success & best.size.isfinite()).squeeze(1)
-        if len(left) == 0:
-            break
-        longer = _landed(net, x[left], y[left], stretch * delta[left], task.ball)
-        result = result.merged(left, longer)
+
+    def measured(rows: Tensor | slice, longer: float) -> AttackResult:
+        """x + longer * delta, cut by the box, as the re-check sees it."""
+        part, move = x[rows], longer * delta[rows]
+        ball = replace(task.ball, radius=task.ball.norms(move) * (1.0 + NORM_SLACK_SHARE))
+        return verified(net, part, y[rows], ball.rounded_points(move, part), ball, "shortest")
+
+    result = measured(slice(None), 1.0)
+    for longer in LENGTHENING_FACTORS:
+        result = result.retried(functools.partial(measured, longer=longer), found)
     return result
-
-
-def _landed(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, like: Ball) -> AttackResult:
-    """x + delta, cut by the box, as the re-check sees it."""
-    ball = replace(like, radius=like.norms(delta) * (1.0 + SLACK))
-    return verified(net, x, y, ball.land(delta, x), ball, "shortest")

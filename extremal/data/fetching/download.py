@@ -1,7 +1,4 @@
-"""The files of a data set from the first place that has them, checked, and kept in a cache.
-
-Where the files of a data set can be had: a folder, a mirror on the web, or by conversion.
-"""
+"""The files of a data set from the first source that has them, checked, and kept in a cache."""
 
 from __future__ import annotations
 
@@ -16,25 +13,35 @@ from typing import Protocol
 
 from extremal._files import FileError, as_path, read_whole, write_whole
 from extremal._progress import Bar, Progress
-from extremal.data.fetching.archives import ArchiveError, gunzip, members
+from extremal.data.fetching.archives import ArchiveReader, SourceError, gunzip, tar_members
 
-_ANSWER = 4.0  # seconds that a mirror may be silent
-_PIECE = 1 << 18  # bytes read between two words on progress
+# The sizes and checksums of all files that the package can fetch: folder, name, bytes, SHA-256.
+_REGISTRY_FILE = Path(__file__).parent / "registry.txt"
 
-BytesReceived = Callable[[int], None]  # how many more bytes have come
+# A mirror that is silent for so long is given up, so that no network costs only one short wait.
+_SILENCE_SECONDS = 4.0
+
+# So many bytes are read from a mirror between two reports of progress.
+_PIECE_BYTES = 1 << 18
+
+# Progress is counted in megabytes of so many bytes.
+_MEGABYTE_BYTES = 1_000_000
+
+BytesReceived = Callable[[int], None]
+"""A function that is told how many more bytes have come."""
 
 
-class SourceError(Exception):
-    """A source does not have what it was asked for; the message says why, in one line."""
+class DataError(FileError):
+    """A data set can't be had; one line names each source that was tried and why it failed."""
 
 
 @dataclass(frozen=True)
-class File:
-    """One file of a data set: its name, and the size and SHA-256 of its (unpacked) content."""
+class DataFile:
+    """One file of a data set, with the size and SHA-256 of its content as it is once unpacked."""
 
-    name: str
-    size: int
-    sha256: str
+    name: str  # The name of the file in its folder.
+    size: int  # The number of bytes.
+    sha256: str  # The checksum in 64 hexadecimal digits.
 
     def fault(self, content: bytes) -> str | None:
         """What is wrong with a content of this file, or None."""
@@ -46,13 +53,32 @@ class File:
         return None
 
 
+def registered_files(folder: str) -> tuple[DataFile, ...]:
+    """The files that belong into a folder of the cache, as `registry.txt` has them.
+
+    Arguments:
+
+    - `folder`: the name of a data set or network, the first word of its lines.
+    """
+    rows = [line.split() for line in _REGISTRY_FILE.read_text().splitlines()]
+    return tuple(
+        DataFile(name, int(size), sha256) for place, name, size, sha256 in rows if place == folder
+    )
+
+
 class Source(Protocol):
     """Anything that can be asked for files; it need not check what it gives."""
 
     @property
-    def title(self) -> str: ...
+    def title(self) -> str:
+        """What the source is called in errors."""
+        ...
 
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]: ...
+    def get(
+        self, files: Sequence[DataFile], received: BytesReceived
+    ) -> Iterator[tuple[DataFile, bytes]]:
+        """Files with their contents; a `SourceError` where one can't be had."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -66,14 +92,19 @@ class Folder:
     def title(self) -> str:
         return f"{self.label} {self.path}"
 
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
+    def get(
+        self, files: Sequence[DataFile], received: BytesReceived
+    ) -> Iterator[tuple[DataFile, bytes]]:
         """Each file that is there; then an error where one is not."""
-        del tell
+        del received
         missing = []
         for file in files:
             try:
-                content = self._content(file)
-            except (FileError, ArchiveError) as error:
+                content = read_whole(self.path / file.name)
+                if content is None:
+                    packed = read_whole(self.path / f"{file.name}.gz")
+                    content = None if packed is None else gunzip(packed, file.size)
+            except (FileError, SourceError) as error:
                 raise SourceError(f"{file.name}: {error}") from error
             if content is None:
                 missing.append(file.name)
@@ -81,13 +112,6 @@ class Folder:
                 yield file, content
         if missing:
             raise SourceError(f"no {', '.join(missing)}")
-
-    def _content(self, file: File) -> bytes | None:
-        plain = read_whole(self.path / file.name)
-        if plain is not None:
-            return plain
-        packed = read_whole(self.path / f"{file.name}.gz")
-        return None if packed is None else gunzip(packed, file.size)
 
 
 @dataclass(frozen=True)
@@ -100,18 +124,18 @@ class Mirror:
     def title(self) -> str:
         return f"mirror {self.address}"
 
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
-        """Each file; the first that can't be had ends it, so that no network costs one wait."""
+    def get(
+        self, files: Sequence[DataFile], received: BytesReceived
+    ) -> Iterator[tuple[DataFile, bytes]]:
+        """Each file; the first that can't be had ends it."""
         for file in files:
             try:
-                yield file, gunzip(self._packed(file, tell), file.size)
-            except (OSError, http.client.HTTPException, ArchiveError) as error:
-                reason = getattr(error, "reason", None) or error
-                raise SourceError(f"{file.name}.gz: {reason}") from error
-
-    def _packed(self, file: File, tell: BytesReceived) -> bytes:
-        most = 2 * file.size + 1024  # gz never makes a file this much longer
-        return _read(f"{self.address}{file.name}.gz", most, tell)
+                packed = _read_address(
+                    f"{self.address}{file.name}.gz", most_packed(file.size), received
+                )
+                yield file, gunzip(packed, file.size)
+            except SourceError as error:
+                raise SourceError(f"{file.name}.gz: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -119,33 +143,19 @@ class PackedMirror:
     """A web address of one tar.gz file that holds all files."""
 
     address: str
-    most: int  # bytes that it may have
-    folder: str  # of the files inside it
+    most: int  # The packed file is cut after so many bytes.
+    folder: str  # The files lie in this folder of the packed file.
 
     @property
     def title(self) -> str:
         return f"mirror {self.address}"
 
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
+    def get(
+        self, files: Sequence[DataFile], received: BytesReceived
+    ) -> Iterator[tuple[DataFile, bytes]]:
         """All files out of the one packed file."""
-        try:
-            packed = _read(self.address, self.most, tell)
-            wanted = {f"{self.folder}/{file.name}": file.size for file in files}
-            found = members(packed, wanted)
-        except (OSError, http.client.HTTPException, ArchiveError) as error:
-            raise SourceError(str(getattr(error, "reason", None) or error)) from error
-        for file in files:
-            yield file, found[f"{self.folder}/{file.name}"]
-
-
-def _read(address: str, most: int, tell: BytesReceived) -> bytes:
-    """What lies at an address, cut after about `most` bytes."""
-    packed = bytearray()
-    with urllib.request.urlopen(address, timeout=_ANSWER) as answer:
-        while len(packed) < most and (piece := answer.read(_PIECE)):
-            packed += piece
-            tell(len(piece))
-    return bytes(packed)
+        packed = _read_address(self.address, self.most, received)
+        yield from unpacked(packed, tar_members, self.folder, files)
 
 
 @dataclass(frozen=True)
@@ -153,31 +163,56 @@ class Converted:
     """Files that are made from those of another source, which has them in another form."""
 
     source: Source
-    files: tuple[File, ...]  # what is asked of it
-    make: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]
+    files: tuple[DataFile, ...]  # These are asked of the source.
+    convert: Callable[[Mapping[str, bytes]], Mapping[str, bytes]]  # Contents by name.
 
     @property
     def title(self) -> str:
         return self.source.title
 
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
+    def get(
+        self, files: Sequence[DataFile], received: BytesReceived
+    ) -> Iterator[tuple[DataFile, bytes]]:
         """All files, made at once; what they are made from is checked first."""
         contents = {}
-        for file, content in self.source.get(self.files, tell):
+        for file, content in self.source.get(self.files, received):
             fault = file.fault(content)
             if fault is not None:
                 raise SourceError(fault)
             contents[file.name] = content
-        made = self.make(contents)
+        converted = self.convert(contents)
         for file in files:
-            yield file, made[file.name]
+            yield file, converted[file.name]
 
 
-_MEGABYTE = 1_000_000
+def unpacked(
+    packed: bytes, read: ArchiveReader, folder: str, files: Sequence[DataFile], *, gz: bool = False
+) -> Iterator[tuple[DataFile, bytes]]:
+    """Files out of a folder of one archive, in which they may lie as .gz once more."""
+    names = {file: f"{folder}/{file.name}{'.gz' if gz else ''}" for file in files}
+    most = {names[file]: most_packed(file.size) if gz else file.size for file in files}
+    found = read(packed, most)
+    for file in files:
+        content = found[names[file]]
+        yield file, gunzip(content, file.size) if gz else content
 
 
-class DataError(FileError):
-    """A data set can't be had; one line names each source that was tried and why it failed."""
+def most_packed(size: int) -> int:
+    """More bytes than gz makes of `size` bytes, whatever they are."""
+    return 2 * size + 1024
+
+
+def _read_address(address: str, most: int, received: BytesReceived) -> bytes:
+    """What lies at a web address, cut after about `most` bytes."""
+    content = bytearray()
+    try:
+        with urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer:
+            while len(content) < most and (piece := answer.read(_PIECE_BYTES)):
+                content += piece
+                received(len(piece))
+    except (OSError, http.client.HTTPException) as error:
+        raise SourceError(str(getattr(error, "reason", None) or error)) from error
+    return bytes(content)
 
 
 def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
@@ -193,7 +228,7 @@ def cache_folder(cache: str | os.PathLike[str] | None = None) -> Path:
 
 def fetch(
     name: str,
-    files: Sequence[File],
+    files: Sequence[DataFile],
     sources: Sequence[Source],
     *,
     cache: str | os.PathLike[str] | None = None,
@@ -209,7 +244,7 @@ def fetch(
     Arguments:
 
     - `name`: the data set's name, which is its folder's and stands in errors and on the bar.
-    - `files`: the wanted files, each a `File` with its name, size in bytes and SHA-256.
+    - `files`: the wanted files, each a `DataFile` with its name, size in bytes and SHA-256.
     - `sources`: where missing files are had, such as a `Mirror`; may be empty.
     - `cache`: the folder of all fetched data; None for the one that `cache_folder` names.
     - `progress`: False, True for a bar on the standard error, or a function of (what, done, total),
@@ -228,7 +263,8 @@ def fetch(
         _check_writable(name, stored)
         with bar:
             for source in sources:
-                _ask_far(search, source, stored, bar)
+                if search.missing:
+                    _from_source(search, source, stored, bar)
     if search.missing:
         raise DataError(f"cannot load {name}: {'; '.join(search.reasons)}")
     return search.found
@@ -237,20 +273,20 @@ def fetch(
 class _Search:
     """What was found so far, and why the rest was not."""
 
-    def __init__(self, files: Sequence[File]) -> None:
+    def __init__(self, files: Sequence[DataFile]) -> None:
         self.files = files
         self.found: dict[str, bytes] = {}
         self.reasons: list[str] = []
 
     @property
-    def missing(self) -> list[File]:
+    def missing(self) -> list[DataFile]:
         return [file for file in self.files if file.name not in self.found]
 
-    def ask(self, source: Source, tell: BytesReceived = lambda _: None) -> list[str]:
+    def ask(self, source: Source, received: BytesReceived = lambda _: None) -> list[str]:
         """Take the good ones of the missing files from a source; their names."""
         before, faults = set(self.found), []
         try:
-            for file, content in source.get(self.missing, tell):
+            for file, content in source.get(self.missing, received):
                 fault = file.fault(content)
                 if fault is None:
                     self.found[file.name] = content
@@ -265,28 +301,29 @@ class _Search:
 
 def _check_writable(name: str, folder: Path) -> None:
     """Refuse a cache that can't keep what is to be downloaded."""
-    there = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
-    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
-        kind = "may not be written" if there.is_dir() else "is not a folder"
-        told = f"the cache {folder} can't be written, since {there} {kind}"
-        raise DataError(f"cannot load {name}: {told}; EXTREMAL_CACHE names another one")
+    nearest = next(each for each in (folder, *folder.parents) if os.path.lexists(each))
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)):
+        reason = "may not be written" if nearest.is_dir() else "is not a folder"
+        raise DataError(
+            f"cannot load {name}: the cache {folder} can't be written, since {nearest} {reason}; "
+            "EXTREMAL_CACHE names another one"
+        )
 
 
-def _ask_far(search: _Search, source: Source, stored: Path, bar: Bar) -> None:
-    """Ask a source where anything is still missing, and keep what it gave."""
-    if not search.missing:
-        return
-    come = 0
+def _from_source(search: _Search, source: Source, stored: Path, bar: Bar) -> None:
+    """Ask a source for what is missing, and keep what it gave."""
+    total = 0
 
-    def tell(count: int) -> None:
-        nonlocal come
-        come += count
-        bar.done(come // _MEGABYTE)
+    def received(count: int) -> None:
+        nonlocal total
+        total += count
+        bar.done(total // _MEGABYTE_BYTES)
 
-    for name in search.ask(source, tell):
+    for name in search.ask(source, received):
         write_whole(stored / name, search.found[name], make_folders=True)
     bar.done(_megabytes(sum(map(len, search.found.values()))))
 
 
 def _megabytes(count: int) -> int:
-    return -(-count // _MEGABYTE)
+    """A number of bytes in megabytes, rounded up."""
+    return -(-count // _MEGABYTE_BYTES)

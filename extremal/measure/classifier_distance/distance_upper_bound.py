@@ -2,10 +2,10 @@
 
 The difference is written as a sum of parts, each at most H ||P x||^q for a projection P on a plane
 or a line and q = min(p, 2): a neuron against the one that it is near to, remainders of gathered
-neurons, lonely neurons. Parts on nearly orthogonal planes hardly add up, which eigenvalues of
+neurons, unpaired neurons. Parts on nearly orthogonal planes hardly add up, which eigenvalues of
 sum H P say. For p = 1 and few neurons the supremum of all but remainders has an exact dual.
 
-The largest difference of two neurons on the circle of their plane, from above.
+The largest difference of two neurons is bounded on the circle of their plane.
 """
 
 from __future__ import annotations
@@ -16,10 +16,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.measure.classifier_distance.distance_search import shortest
-from extremal.measure.classifier_distance.network_difference import Gathered, NeuronSum, gather
+from extremal._tensors import unit_rows
+from extremal.measure.classifier_distance.distance_search import shortest_residual
+from extremal.measure.classifier_distance.network_difference import (
+    Gathered,
+    NeuronSum,
+    gather_neurons,
+)
 
-_CELLS = 8192
+# Cells of the grid on the circle of two neurons.
+_CIRCLE_CELLS = 8192
+# The exact dual for p = 1 tries all ways in which up to this many neurons are on or off.
+_MOST_SWITCHED_NEURONS = 10
+# A bound is raised by this share, for what rounding may hide.
+_ROUNDING_SHARE = 1e-9
 
 
 def largest_on_circle(a: Tensor, b: Tensor, angle: Tensor, p: float) -> Tensor:
@@ -31,28 +41,24 @@ def largest_on_circle(a: Tensor, b: Tensor, angle: Tensor, p: float) -> Tensor:
     it: by its slope or, for p >= 2, by its curvature.
     """
     if p == 1.0:
-        return _highest_of_kinks(a, b, angle)
-    cell = 2.0 * math.pi / _CELLS
-    t = cell * torch.arange(_CELLS + 1, dtype=a.dtype)
-    seen = a[:, None] * torch.relu(t.cos()) ** p
-    seen -= b[:, None] * torch.relu((t - angle[:, None]).cos()) ** p
+        return _largest_for_power_1(a, b, angle)
+    cell = 2.0 * math.pi / _CIRCLE_CELLS
+    t = cell * torch.arange(_CIRCLE_CELLS + 1, dtype=a.dtype)
+    values = a[:, None] * torch.relu(t.cos()) ** p
+    values -= b[:, None] * torch.relu((t - angle[:, None]).cos()) ** p
     change = angle ** (p - 1.0) + angle if p < 2.0 else (p - 1.0) * angle
     rise = cell / 2.0 * p * ((a - b).abs() + torch.minimum(a, b) * change)
     if p >= 2.0:
         rise = torch.minimum(rise, cell**2 / 8.0 * p * (p - 1.0) * (a + b))
-    return torch.relu(seen.amax(1) + rise)
+    return torch.relu(values.amax(1) + rise)
 
 
-def _highest_of_kinks(a: Tensor, b: Tensor, angle: Tensor) -> Tensor:
+def _largest_for_power_1(a: Tensor, b: Tensor, angle: Tensor) -> Tensor:
     alone = a * torch.where(angle < math.pi / 2.0, angle.sin(), 1.0)
     on_first = a - b * angle.cos()  # of a u - b v along u, and along v
     on_second = a * angle.cos() - b
     both = (a * on_first - b * on_second).clamp(min=0.0).sqrt()
     return torch.where((on_first >= 0) & (on_second >= 0), torch.maximum(alone, both), alone)
-
-
-_PATTERNS = 10  # neurons that are on or off in all ways
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,42 +96,42 @@ class _Parts:
         return float(shares.sum()) ** (1.0 - q / 2.0) * top ** (q / 2.0)
 
 
-def upper(f: NeuronSum, other: NeuronSum) -> float:
+def difference_upper_bound(f: NeuronSum, other: NeuronSum) -> float:
     """The bound on |f - F| for both as sums of one power; nan where the powers differ."""
     if f.p != other.p:
         return float("nan")
     orders = [(g, h) for g, h in ((f, other), (other, f)) if len(g.weights) >= len(h.weights)]
-    found = min(_gathered(*order) for order in orders)
+    found = min(_gathered_bound(*order) for order in orders)
     if f.p == 1.0:
-        found = min(found, max(_by_patterns(f, other, sign) for sign in (1.0, -1.0)))
-    return found * (1.0 + _ROUNDING)
+        found = min(found, max(_switched_bound(f, other, sign) for sign in (1.0, -1.0)))
+    return found * (1.0 + _ROUNDING_SHARE)
 
 
-def _gathered(members: NeuronSum, heads: NeuronSum) -> float:
+def _gathered_bound(members: NeuronSum, heads: NeuronSum) -> float:
     """A bound on |members - heads|."""
-    found = gather(members, heads)
-    return max(_one_sided(found, heads, sign) for sign in (1.0, -1.0))
+    found = gather_neurons(members, heads)
+    return max(_one_sided_bound(found, heads, sign) for sign in (1.0, -1.0))
 
 
-def _one_sided(found: Gathered, heads: NeuronSum, sign: float) -> float:
+def _one_sided_bound(found: Gathered, heads: NeuronSum, sign: float) -> float:
     """A bound on sign (members - heads) from above."""
     q = min(heads.p, 2.0)
     met = found.groups.weights != 0
     pairs = _pairs(found.groups, heads, met, sign)
-    lonely = _lines(found.far.directions, torch.relu(sign * found.far.weights))
-    lonely += _lines(heads.directions[~met], torch.relu(-sign * heads.weights[~met]))
+    unpaired = _lines(found.far.directions, torch.relu(sign * found.far.weights))
+    unpaired += _lines(heads.directions[~met], torch.relu(-sign * heads.weights[~met]))
     heights = torch.relu(sign * found.heights)
     if q == 2.0:
-        return (pairs + lonely + _lines(found.off, heights)).bound(q)
-    main = [(pairs + lonely).bound(q, weighted=weighted) for weighted in (True, False)]
+        return (pairs + unpaired + _lines(found.off, heights)).bound(q)
+    main = [(pairs + unpaired).bound(q, weighted=weighted) for weighted in (True, False)]
     if q == 1.0:
-        main.append(_by_patterns(found.neurons, heads, sign))
+        main.append(_switched_bound(found.neurons, heads, sign))
     # A sum of few or small heights is bounded well enough by itself.
     rest = float(heights.sum())
     return min(main) + (_lines(found.off, heights).bound(q) if rest > 1e-3 * min(main) else rest)
 
 
-def _by_patterns(members: NeuronSum, heads: NeuronSum, sign: float) -> float:
+def _switched_bound(members: NeuronSum, heads: NeuronSum, sign: float) -> float:
     """sup of sign (members - heads) over the unit ball for p = 1, inf where it has many neurons.
 
     With positive parts a_j u_j and negative ones b_k m_k it is the maximum over s in {0, 1}^n of
@@ -136,10 +142,10 @@ def _by_patterns(members: NeuronSum, heads: NeuronSum, sign: float) -> float:
     vectors = weights.abs()[:, None] * torch.cat([members.directions, heads.directions])
     positive, negative = vectors[weights > 0], vectors[weights < 0]
     count = len(positive)
-    if count > _PATTERNS or len(negative) > 4 * _PATTERNS:
+    if count > _MOST_SWITCHED_NEURONS or len(negative) > 4 * _MOST_SWITCHED_NEURONS:
         return float("inf")
     on = torch.arange(2**count)[:, None] >> torch.arange(count) & 1
-    ends = shortest(on.double() @ positive, negative, cycles=50)
+    ends = shortest_residual(on.double() @ positive, negative, cycles=50)
     return float(torch.linalg.vector_norm(ends, dim=1).max())
 
 
@@ -158,9 +164,7 @@ def _pairs(groups: NeuronSum, heads: NeuronSum, met: Tensor, sign: float) -> _Pa
 
 
 def _lines(vectors: Tensor, heights: Tensor) -> _Parts:
-    length = torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
-    unit = vectors / torch.where(length > 0, length, 1.0)
-    return _Parts(heights, unit, torch.arange(len(heights)))
+    return _Parts(heights, unit_rows(vectors), torch.arange(len(heights)))
 
 
 def _largest_eigenvalue(rows: Tensor) -> float:

@@ -1,6 +1,6 @@
 """The difference c f - F as a sum of weighted powers, in coordinates of the neurons' span.
 
-Neurons of one network gathered around those of another, with what that leaves out bounded.
+And neurons of one network gathered around those of another, with what that leaves out bounded.
 """
 
 from __future__ import annotations
@@ -10,9 +10,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from extremal.models import PReLUNet, polar, relu_power, relu_power_with_slope
+from extremal.models import PReLUNet, polar_form, relu_power, relu_power_with_slope
 
-_NEAR = 0.5  # cosine below which a neuron's remainder would cost more than the neuron
+# Below this cosine with a head, a neuron's remainder would cost more than the neuron.
+_LEAST_COSINE = 0.5
+# How many ridges are followed exactly, at most.
+_MOST_RIDGES = 12
+# A ridge is followed exactly from this share of all weights on.
+_RIDGE_WEIGHT_SHARE = 0.003
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,12 +46,12 @@ class Gathered:
         )
 
 
-def gather(members: NeuronSum, heads: NeuronSum) -> Gathered:
+def gather_neurons(members: NeuronSum, heads: NeuronSum) -> Gathered:
     """The neurons of `members`, each joined to the nearest of `heads` of its sign."""
     u, a, p = members.directions, members.weights, members.p
     same = a.sign()[:, None] == heads.weights.sign()
     cosine, owner = torch.where(same, u @ heads.directions.T, -2.0).max(1)
-    near = (cosine >= _NEAR) & (a != 0)
+    near = (cosine >= _LEAST_COSINE) & (a != 0)
     group, size = owner[near], a[near].abs()
     total = torch.zeros_like(heads.weights).index_add_(0, group, size)
     share = (size / total[group])[:, None]
@@ -62,10 +67,6 @@ def gather(members: NeuronSum, heads: NeuronSum) -> Gathered:
         off=off,
         heights=factor * a[near] * torch.linalg.vector_norm(off, dim=1) ** q,
     )
-
-
-_RIDGES = 12  # as many are followed exactly,
-_HEAVY = 0.003  # from this share of all weights on
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,14 +85,14 @@ class NeuronSum:
         power, slope = relu_power_with_slope(x @ self.directions.T, self.p)
         return power @ self.weights, (slope * self.weights) @ self.directions
 
-    def heaviest(self, count: int) -> Tensor:
+    def largest_neurons(self, count: int) -> Tensor:
         """The directions of the neurons that contribute most."""
         return self.directions[self.weights.abs().topk(min(count, len(self.weights))).indices]
 
     def scaled(self, factor: float) -> NeuronSum:
         return NeuronSum(self.directions, factor * self.weights, self.p)
 
-    def lasting(self, share: float) -> NeuronSum:
+    def without_lightest(self, share: float) -> NeuronSum:
         """All but the lightest neurons, whose weights sum to at most that share of all."""
         order = self.weights.abs().argsort()
         mass = self.weights.abs()[order].cumsum(0)
@@ -132,8 +133,8 @@ class NetworkPair:
     """Two networks in the coordinates of their neurons' span, or of the whole space.
 
     `basis` is (r, dim), or None for the whole space. Where both powers are equal, c f - F is
-    homogeneous and its supremum lies on the span's sphere; otherwise in the span's ball, which
-    is what the sphere of a larger space is seen from it.
+    homogeneous and its supremum lies on the span's sphere; otherwise in the span's ball, onto
+    which the sphere of the whole space projects.
     """
 
     f: NeuronSum
@@ -141,7 +142,7 @@ class NetworkPair:
     basis: Tensor | None
     ball: bool
 
-    def gap(self, scale: float, sign: float) -> SignedDifference:
+    def difference(self, scale: float, sign: float) -> SignedDifference:
         """sign (scale f - F), with its heaviest ridges apart."""
         parts = [self.f.scaled(sign * scale), self.other.scaled(-sign)]
         if self.f.p == self.other.p:
@@ -158,7 +159,7 @@ class NetworkPair:
         """f and F at the points x (n, r)."""
         return self.f.value(x), self.other.value(x)
 
-    def whole(self, x: Tensor) -> Tensor:
+    def in_all_coordinates(self, x: Tensor) -> Tensor:
         """Points of the span as unit vectors (n, dim): a step off the span fills them up."""
         if self.basis is None:
             return x
@@ -174,8 +175,8 @@ class NetworkPair:
 
 def as_sum(net: PReLUNet) -> NeuronSum:
     """A network's neurons as unit directions and weights, in float64."""
-    found = polar(net)
-    return NeuronSum(found.directions, found.contributions[0], net.p)
+    found = polar_form(net)
+    return NeuronSum(found.directions, found.weights[0], net.p)
 
 
 def in_span(f: NeuronSum, other: NeuronSum) -> NetworkPair:
@@ -186,7 +187,7 @@ def in_span(f: NeuronSum, other: NeuronSum) -> NetworkPair:
     return NetworkPair(first, second, basis, ball)
 
 
-def onto(x: Tensor, *, ball: bool) -> Tensor:
+def to_sphere_or_ball(x: Tensor, *, ball: bool) -> Tensor:
     """The nearest point of the unit sphere, or of the unit ball."""
     length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
     return x / (length.clamp(min=1.0) if ball else torch.where(length > 0, length, 1.0))
@@ -195,8 +196,8 @@ def onto(x: Tensor, *, ball: bool) -> Tensor:
 def _without_ridges(part: NeuronSum) -> tuple[NeuronSum, Tensor]:
     """The sum without its heaviest negative neurons, and those as vectors."""
     negative = torch.relu(-part.weights)
-    found = negative.topk(min(_RIDGES, len(negative)))
-    chosen = found.indices[found.values > _HEAVY * part.mass]
+    found = negative.topk(min(_MOST_RIDGES, len(negative)))
+    chosen = found.indices[found.values > _RIDGE_WEIGHT_SHARE * part.mass]
     weights = part.weights.clone()
     weights[chosen] = 0.0
     ridges = negative[chosen, None] * part.directions[chosen]

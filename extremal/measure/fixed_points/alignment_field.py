@@ -1,31 +1,37 @@
-"""The field that turns a small neuron: its pull, its growth and its curvature on given data.
+"""The field that turns a small neuron, and its flow from many starts.
 
-The alignment flow from many starts: where each neuron goes while the network is small.
+The field has a pull, a growth and a curvature on given data; the flow says where each neuron goes
+while the network is small.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from extremal._tensors import unit_rows
 from extremal.models import relu_power, relu_power_with_slope
 
-_STILL = 1e-4  # |P G|/|G| at which a neuron counts as arrived
-_STILL_ON_KINKS = 1e-3  # the same for p < 2, where the last part of the way is stiff
-_GONE = 1e-6  # a neuron that no sample activates by more than this, relative to their norms
-_ERROR = (5 / 72, -1 / 12, -1 / 9, 1 / 8)  # Bogacki & Shampine, the third order less the second
+# A neuron has arrived where |P G|/|G| is at most this.
+_ARRIVED_SPEED = 1e-4
+# The same for p < 2, where the last part of the way is stiff.
+_ARRIVED_SPEED_ON_KINKS = 1e-3
+# A neuron is dead where no sample activates it by more than this share of the samples' norms.
+_DEAD_PRODUCT_SHARE = 1e-6
+# The step of third order less the one of second order, by Bogacki & Shampine.
+_ERROR_WEIGHTS = (5 / 72, -1 / 12, -1 / 9, 1 / 8)
 
 
 @dataclass(frozen=True, eq=False)
 class Arrivals:
-    """Where each start ended, (h, d); whether it died, (h,); and whether the flow had arrived."""
+    """Where each start ended, and how."""
 
-    u: Tensor
-    dead: Tensor
-    settled: Tensor
+    u: Tensor  # (h, d)
+    dead: Tensor  # (h,): whether it died
+    settled: Tensor  # (h,): whether it died or arrived before its steps were used up
 
 
 def flow_to_rest(
@@ -44,15 +50,15 @@ def flow_to_rest(
     dead = torch.zeros(len(u), dtype=torch.bool)
     settled = torch.zeros_like(dead)
     size = torch.full((len(u), 1), 0.1, dtype=u.dtype)
-    scale, arrived = field.scale, _STILL if field.p >= 2.0 else _STILL_ON_KINKS
+    scale, arrived = field.scale, _ARRIVED_SPEED if field.p >= 2.0 else _ARRIVED_SPEED_ON_KINKS
     first, top, radial = _velocity(field, u, sign)
     active = torch.arange(len(u))
     for _ in range(steps + 1):
         ending = (radial <= 0) & (top <= tolerance * scale)
-        gone = (top <= _GONE * scale) | ending
-        still = torch.linalg.vector_norm(first, dim=1) <= arrived
-        dead[active[gone]], settled[active[gone | still]] = True, True
-        keep = ~(gone | still)
+        died = (top <= _DEAD_PRODUCT_SHARE * scale) | ending
+        resting = torch.linalg.vector_norm(first, dim=1) <= arrived
+        dead[active[died]], settled[active[died | resting]] = True, True
+        keep = ~(died | resting)
         active, first, top, radial = active[keep], first[keep], top[keep], radial[keep]
         if not len(active):
             break
@@ -60,9 +66,9 @@ def flow_to_rest(
         new, ahead, error = _attempt(field, here, sign[active], first, step)
         # Without the bound by |P G|/|G| steps at the edge of stability would tremble for ever.
         allowed = (0.02 * torch.linalg.vector_norm(first, dim=1)).clamp(max=tolerance)
-        # Nor may one jump to and fro across a kink: it must get on as it set out, and not turn.
-        got = ((new - here) * first).sum(1) >= 0.3 * step[:, 0] * first.square().sum(1)
-        good = (error <= allowed) & got & ((ahead[0] * first).sum(1) >= 0)
+        # Nor may a step jump to and fro across a kink: it must go on as it began, and not turn.
+        advances = ((new - here) * first).sum(1) >= 0.3 * step[:, 0] * first.square().sum(1)
+        good = (error <= allowed) & advances & ((ahead[0] * first).sum(1) >= 0)
         error = torch.where(good, error, torch.maximum(error, 5.0 * allowed))
         u[active[good]] = new[good]
         first = torch.where(good[:, None], ahead[0], first)
@@ -73,11 +79,12 @@ def flow_to_rest(
     return Arrivals(u, dead, settled)
 
 
+# s P G/|G| (h, d), the largest product with a sample (h,), and a multiple of s g (h,).
 _Velocity = tuple[Tensor, Tensor, Tensor]
 
 
 def _velocity(field: AlignmentField, u: Tensor, sign: Tensor) -> _Velocity:
-    """s P G/|G|, the largest product with a sample, and the sign of s g (times a positive)."""
+    """The velocity at directions u (h, d); the multiple of s g is by a positive number."""
     t = u @ field.x.T
     top = t.amax(1)
     if field.p >= 2.0:  # only the clock changes, and no power underflows
@@ -87,19 +94,20 @@ def _velocity(field: AlignmentField, u: Tensor, sign: Tensor) -> _Velocity:
     most = (field.slope(t, sign) * field.q.abs()) @ torch.linalg.vector_norm(field.x, dim=1)
     rounding = 10.0 * torch.finfo(u.dtype).eps * most
     top = torch.where(torch.linalg.vector_norm(pull, dim=1) > rounding, top, 0.0)
-    pull = unit(pull)
-    return across(pull, u), top, (pull * u).sum(1)
+    pull = unit_rows(pull)
+    return tangential(pull, u), top, (pull * u).sum(1)
 
 
 def _attempt(
     field: AlignmentField, u: Tensor, sign: Tensor, first: Tensor, step: Tensor
 ) -> tuple[Tensor, _Velocity, Tensor]:
-    second = _velocity(field, unit(u + 0.5 * step * first), sign)[0]
-    third = _velocity(field, unit(u + 0.75 * step * second), sign)[0]
-    new = unit(u + step * (2 / 9 * first + 1 / 3 * second + 4 / 9 * third))
+    """One step: the new directions (h, d), the velocity there, and the local errors (h,)."""
+    second = _velocity(field, unit_rows(u + 0.5 * step * first), sign)[0]
+    third = _velocity(field, unit_rows(u + 0.75 * step * second), sign)[0]
+    new = unit_rows(u + step * (2 / 9 * first + 1 / 3 * second + 4 / 9 * third))
     ahead = _velocity(field, new, sign)
     slopes = (first, second, third, ahead[0])
-    miss = sum(w * k for w, k in zip(_ERROR, slopes, strict=True)) * step
+    miss = sum(w * k for w, k in zip(_ERROR_WEIGHTS, slopes, strict=True)) * step
     return new, ahead, torch.linalg.vector_norm(miss, dim=1)
 
 
@@ -125,10 +133,6 @@ class AlignmentField:
     def scale(self) -> float:
         """The root mean square of the points' norms."""
         return float(self.x.double().square().sum(1).mean().sqrt())
-
-    def narrowed(self, width: float) -> AlignmentField:
-        """The same field with another width of the kinks."""
-        return replace(self, width=width)
 
     def growth(self, u: Tensor, sign: Tensor) -> Tensor:
         """s g(u), (m,), the rate of log ||w||, with softened kinks for p < 2."""
@@ -172,12 +176,6 @@ class AlignmentField:
         return sign[:, None] * self.q > 0
 
 
-def across(v: Tensor, u: Tensor) -> Tensor:
-    """(I - u u^T) v row by row."""
+def tangential(v: Tensor, u: Tensor) -> Tensor:
+    """The part of v across u, (I - u u^T) v, row by row."""
     return v - (v * u).sum(-1, keepdim=True) * u
-
-
-def unit(v: Tensor) -> Tensor:
-    """Rows divided by their norms; zero rows stay."""
-    length = torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-    return v / torch.where(length > 0, length, 1.0)

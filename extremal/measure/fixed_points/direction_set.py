@@ -1,100 +1,75 @@
 """The directions that small neurons turn to: the attractors of the alignment flow.
 
-Weights of fixed directions at the end of training: the largest margin for a given total.
+With the weights of these directions at the end of training: the largest margin for a given total.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from dataclasses import field as option
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import unit_rows
 from extremal.data import Dataset
-from extremal.measure.fixed_points.alignment_field import AlignmentField, unit
+from extremal.measure.fixed_points.alignment_field import AlignmentField
 from extremal.measure.fixed_points.fixed_point_search import FixedPoints, search
 from extremal.models import Explicit, PReLUNet, relu_power
+
+# The size -l'(0) of each loss's slope where a network is still about 0.
+_SLOPE_AT_ZERO = {"exp": 1.0, "logistic": 0.5}
+# How many of the largest eigenvalues are reported.
+_REPORTED_EIGENVALUES = 8
 
 
 def largest_margin(margins: Tensor) -> tuple[Tensor, float]:
     """The c >= 0 with sum 1 that maximises min_i (A c)_i, and that minimum, for A (n, m).
 
-    A linear program (the value of a matrix game), solved by a primal-dual interior point method:
-    A c - t = z, A^T b + v = r with c, z, b, v >= 0, sum c = sum b = 1, and products z b and c v
-    that go to zero together. Where the best c is not unique it is the middle of the best ones.
+    A linear program, the value of a matrix game. Where the best c is not unique it is any of them.
     """
+    from scipy.optimize import linprog  # noqa: PLC0415 - it takes as long as all of the package
+
     count, width = margins.shape
     unit = float(margins.abs().max()) or 1.0
-    a = margins / unit
-    c, b = a.new_full((width,), 1.0 / width), a.new_full((count,), 1.0 / count)
-    t, r = float((a @ c).min()) - 1.0, float((a.T @ b).max()) + 1.0
-    z, v = a @ c - t, r - a.T @ b
-    for _ in range(100):
-        gap = float(z @ b + c @ v)
-        if gap < 1e-13:
-            break
-        goal = 0.1 * gap / (count + width)
-        dc, dt, dr = _step(a, c, b, z, v, goal)
-        dz = a @ dc - dt
-        db, dv = (goal - b * dz) / z - b, (goal - v * dc) / c - v
-        size = 0.99 * min(_room(part, d) for part, d in ((c, dc), (z, dz), (b, db), (v, dv)))
-        size = min(size, 1.0)
-        c, z, b, v = c + size * dc, z + size * dz, b + size * db, v + size * dv
-        t, r = t + size * dt, r + size * dr
-    return c / c.sum(), float((margins @ (c / c.sum())).min())
-
-
-def _step(
-    a: Tensor, c: Tensor, b: Tensor, z: Tensor, v: Tensor, goal: float
-) -> tuple[Tensor, float, float]:
-    """Newton's step for (c, t, r), everything else eliminated: a system of m + 2 equations.
-
-    The iterates satisfy the linear equations from the start, so that their right sides are zero.
-    """
-    width = a.shape[1]
-    weight = b / z
-    system = a.new_zeros(width + 2, width + 2)
-    system[:width, :width] = (a.T * weight) @ a + torch.diag(v / c)
-    system[:width, width] = system[width, :width] = -(a.T @ weight)
-    system[width, width] = weight.sum()
-    system[:width, width + 1] = system[width + 1, :width] = 1.0
-    drive = goal / z - b
-    right = torch.cat([a.T @ drive + goal / c - v, -drive.sum().reshape(1), a.new_zeros(1)])
-    found = torch.linalg.lstsq(system, right, driver="gelsd").solution
-    return found[:width], float(found[width]), float(found[width + 1])
-
-
-def _room(part: Tensor, change: Tensor) -> float:
-    """The largest step that keeps part + step change >= 0."""
-    down = change < 0
-    return float((-part[down] / change[down]).min()) if bool(down.any()) else 1e9
+    found = linprog(
+        np.append(np.zeros(width), -1.0),
+        A_ub=np.column_stack([-margins.numpy() / unit, np.ones(count)]),
+        b_ub=np.zeros(count),
+        A_eq=np.append(np.ones(width), 0.0)[None],
+        b_eq=[1.0],
+        bounds=[(0.0, None)] * width + [(None, None)],
+    )
+    c = torch.from_numpy(found.x[:width]).clamp(min=0.0)
+    c = c / c.sum()
+    return c, float((margins @ c).min())
 
 
 def least_loss(margins: Tensor) -> Tensor:
-    """The c >= 0 of least mean exp(-A c), A (n, m), by Newton steps with a falling log barrier.
+    """The c >= 0 of least mean exp(-A c), A (n, m), for margins that no c makes all positive.
 
-    For margins that no c makes all positive. Where the least is not attained (a weight that never
-    hurts may grow for ever) the weights stop where the loss no longer falls by 1e-9 of itself.
+    Where the least is not attained (a weight that never hurts may grow for ever) the weights stop
+    where the loss no longer falls by 1e-12.
     """
+    from scipy.optimize import minimize  # noqa: PLC0415
+
     unit = float(margins.abs().max()) or 1.0
-    a = margins / unit
-    c = a.new_full((a.shape[1],), 0.1)
-    for k in range(60):
-        barrier = max(0.5**k, 1e-10)
-        for _ in range(5):
-            each = torch.exp(-(a @ c)) / len(a)
-            slope = -(a.T @ each) - barrier / c
-            bend = (a.T * each) @ a + torch.diag(barrier / c**2)
-            step = torch.linalg.solve(bend, -slope)
-            c = c + min(0.9 * _room(c, step), 1.0, 1.0 / float((a @ step).abs().max())) * step
-    return c / unit
+    a = margins.numpy() / unit
 
+    def loss_and_slope(c: Any) -> tuple[float, Any]:
+        each = np.exp(-(a @ c)) / len(a)
+        return float(each.sum()), -(a.T @ each)
 
-_PUSH = {"exp": 1.0, "logistic": 0.5}  # -l'(0)
-_KEPT = 8  # eigenvalues reported
+    bounds = [(0.0, None)] * a.shape[1]
+    exact = {"ftol": 1e-12, "gtol": 1e-10, "maxiter": 10_000}
+    first = np.full(a.shape[1], 0.1)
+    found = minimize(
+        loss_and_slope, first, jac=True, bounds=bounds, method="L-BFGS-B", options=exact
+    )
+    return torch.from_numpy(found.x) / unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +83,17 @@ class ExtremalDirections:
 
     `eigenvalues` (m, k), falling, are the largest of the flow's linearisation, the Hessian of s g
     on the sphere (-inf along a kink); `stable` (m,) says that none is positive beyond
-    `flat` p |growth|, and `continuum` (m,) how many are zero to within that: the dimension of a
+    1e-6 p |growth|, and `continuum` (m,) how many are zero to within that: the dimension of a
     family of equally good directions, of which one is listed.
 
     `kinks` (m,) counts the opposing samples that hold the neuron at <x_i, u> = 0, active in part
-    (p = 1 only); `touching` (m,) the own samples (p < 2) whose <x_i, u> tends to 0 from below: such
-    a point has a basin and is yet unstable, with eigenvalues +inf, as any noise would activate
+    (p = 1 only); `one_sided` (m,) the own samples (p < 2) whose <x_i, u> tends to 0 from below:
+    such a point has a basin and is yet unstable, with eigenvalues +inf, as any noise would activate
     them.
 
-    `fate` (2, starts) is the row that each start ended in as a positive and as a negative neuron,
-    -1 for dead; `cut` (positive, negative) is the share of starts whose flow had not arrived when
-    its steps were used up: Newton's method decided them.
+    `reached_row` (2, starts) is the row that each start ended in as a positive and as a negative
+    neuron, -1 for dead; `unfinished` (positive, negative) is the share of starts whose flow had not
+    arrived when its steps were used up: Newton's method decided them.
     """
 
     directions: Tensor
@@ -129,13 +104,12 @@ class ExtremalDirections:
     stable: Tensor
     continuum: Tensor
     kinks: Tensor
-    touching: Tensor
+    one_sided: Tensor
     residual: Tensor
-    fate: Tensor
+    reached_row: Tensor
     dead: tuple[float, float]
-    cut: tuple[float, float]
+    unfinished: tuple[float, float]
     p: float  # the power of the activation
-    flat: float  # the size, as a share of p |growth|, up to which an eigenvalue counts as zero
     data: Dataset = option(repr=False)  # the data that the directions are of
 
     def __len__(self) -> int:
@@ -179,7 +153,8 @@ class ExtremalDirections:
 
     def summary(self) -> str:
         """A few sentences: how many directions of each sign, their growth, basins and stability."""
-        lines = [f"Extremal directions for p = {self.p:g}, {self.fate.shape[1]} starts each sign"]
+        starts = self.reached_row.shape[1]
+        lines = [f"Extremal directions for p = {self.p:g}, {starts} starts each sign"]
         lines += [self._sentence(row) for row in (0, 1)]
         if bool((self.continuum > 0).any()):
             lines.append(
@@ -192,8 +167,8 @@ class ExtremalDirections:
         own = torch.nonzero(self.sign == (1, -1)[row])[:, 0]
         name = ("positive", "negative")[row]
         tail = f"{100 * self.dead[row]:.1f} % of starts are dead."
-        if self.cut[row] > 0:
-            tail += f" {100 * self.cut[row]:.1f} % had not arrived."
+        if self.unfinished[row] > 0:
+            tail += f" {100 * self.unfinished[row]:.1f} % had not arrived."
         if not len(own):
             return f"{name}: no direction; {tail}"
         growth, basin = self.growth[own], self.basin[own]
@@ -201,8 +176,8 @@ class ExtremalDirections:
         unstable = int((~self.stable[own]).sum())
         if unstable:
             parts.append(f"{unstable} of them unstable")
-        if bool((self.touching[own] > 0).any()):
-            one_sided = int((self.touching[own] > 0).sum())
+        one_sided = int((self.one_sided[own] > 0).sum())
+        if one_sided:
             parts.append(f"{one_sided} met from one side only (own samples just not active)")
         wide = self.continuum[own]
         if bool((wide > 0).any()):
@@ -222,7 +197,6 @@ def extremal_directions(
     starts: int | Tensor = 200,
     loss: Literal["exp", "logistic"] = "exp",
     subset: int | None = 2000,
-    flat: float = 1e-6,
     generator: torch.Generator,
 ) -> ExtremalDirections:
     """The fixed points that attract neurons while a network is small, for any data and p >= 1.
@@ -247,54 +221,53 @@ def extremal_directions(
     - `data`: a `Dataset` with labels -1 / +1.
     - `p`: the power of the activation, at least 1.
     - `loss`: "exp" or "logistic", see above.
-    - `flat`: the size, as a share of p |growth|, up to which an eigenvalue counts as zero.
     - `generator`: source of all random numbers; the same seed gives the same result.
     """
-    p, flat = _check_settings(data, p, starts, subset, flat, generator)
-    _check.choice("loss", loss, tuple(_PUSH))
+    p = _check_settings(data, p, starts, subset, generator)
+    _check.choice("loss", loss, tuple(_SLOPE_AT_ZERO))
     first = _starts(starts, data.dim, generator)
     with torch.no_grad():
-        thin = torch.arange(len(data))
+        chosen = torch.arange(len(data))
         if subset is not None and len(data) > subset:
-            thin = torch.randperm(len(data), generator=generator)[:subset]
-        field = AlignmentField(data.x, _PUSH[loss] * data.y.double() / len(data), p, _width(data))
-        found = search(field, first, thin, flat)
-    return _result(found, p, flat, data)
+            chosen = torch.randperm(len(data), generator=generator)[:subset]
+        q = _SLOPE_AT_ZERO[loss] * data.y.double() / len(data)
+        field = AlignmentField(data.x, q, p, _kink_width(data))
+        found = search(field, first, chosen)
+    return _result(found, p, data)
 
 
-def _result(found: FixedPoints, p: float, flat: float, data: Dataset) -> ExtremalDirections:
+def _result(found: FixedPoints, p: float, data: Dataset) -> ExtremalDirections:
     """Rows sorted by sign and basin, and what became of each start."""
-    hits = [int((found.fate == j).sum()) for j in range(len(found.points))]
+    hits = [int((found.reached_row == j).sum()) for j in range(len(found.points))]
     signs = [int(point.sign) for point in found.points]
     order = sorted(range(len(hits)), key=lambda j: (-signs[j], -hits[j]))
     points = [found.points[j] for j in order]
-    fate = torch.full_like(found.fate, -1)
+    reached_row = torch.full_like(found.reached_row, -1)
     for row, j in enumerate(order):
-        fate[found.fate == j] = row
+        reached_row[found.reached_row == j] = row
     numbers = {
         "growth": [point.growth for point in points],
-        "basin": [hits[j] / found.fate.shape[1] for j in order],
+        "basin": [hits[j] / found.reached_row.shape[1] for j in order],
         "residual": [point.residual for point in points],
     }
     whole = {
         "sign": [signs[j] for j in order],
-        "continuum": [point.flats(flat) for point in points],
+        "continuum": [point.zero_eigenvalues for point in points],
         "kinks": [point.kinks for point in points],
-        "touching": [point.touching for point in points],
+        "one_sided": [point.one_sided for point in points],
     }
-    kept = min(_KEPT, max(data.dim - 1, 1))
+    kept = min(_REPORTED_EIGENVALUES, max(data.dim - 1, 1))
     eigenvalues = torch.full((len(points), kept), -torch.inf, dtype=torch.float64)
     for row, point in enumerate(points):
         eigenvalues[row, : len(point.eigenvalues)] = point.eigenvalues[:kept]
     return ExtremalDirections(
         directions=found.lifted()[order] if points else eigenvalues.new_zeros(0, data.dim),
         eigenvalues=eigenvalues,
-        stable=torch.tensor([point.stable(flat) for point in points], dtype=torch.bool),
-        fate=fate,
-        dead=_shares(found.fate < 0),
-        cut=_shares(found.cut),
+        stable=torch.tensor([point.stable for point in points], dtype=torch.bool),
+        reached_row=reached_row,
+        dead=_shares(found.reached_row < 0),
+        unfinished=_shares(found.unfinished),
         p=p,
-        flat=flat,
         data=data,
         **{name: torch.tensor(part, dtype=torch.float64) for name, part in numbers.items()},
         **{name: torch.tensor(part, dtype=torch.int64) for name, part in whole.items()},
@@ -307,10 +280,9 @@ def _shares(mask: Tensor) -> tuple[float, float]:
 
 
 def _check_settings(
-    data: object, p: object, starts: object, subset: object, flat: object, generator: object
-) -> tuple[float, float]:
-    _check.instance("data", data, Dataset, "be a Dataset")
-    assert isinstance(data, Dataset)
+    data: object, p: object, starts: object, subset: object, generator: object
+) -> float:
+    data = _check.instance("data", data, Dataset, "be a Dataset")
     _check.labels("data.y", data.y, count=len(data), outputs=1)
     _check.require(bool((data.x != 0).any()), "data.x", "have a non-zero entry", "all zeros")
     _check.generator("generator", generator)
@@ -321,16 +293,16 @@ def _check_settings(
         _check.require(bool((starts != 0).any(1).all()), "starts", "have no zero row", "one")
     else:
         _check.integer("starts", starts, minimum=1)
-    return _check.number("p", p, minimum=1.0), _check.number("flat", flat, above=0.0, maximum=0.5)
+    return _check.number("p", p, minimum=1.0)
 
 
 def _starts(starts: int | Tensor, dim: int, generator: torch.Generator) -> Tensor:
     if isinstance(starts, Tensor):
-        return unit(starts.detach().double())
-    return unit(torch.randn(starts, dim, generator=generator, dtype=torch.float64))
+        return unit_rows(starts.detach().double())
+    return unit_rows(torch.randn(starts, dim, generator=generator, dtype=torch.float64))
 
 
-def _width(data: Dataset) -> float:
+def _kink_width(data: Dataset) -> float:
     """The width of softened kinks: small beside the products of a random direction and a sample."""
     norms = data.x.double().square().sum(1).mean().sqrt()
     return float(norms) * min(3e-3, 0.03 / data.dim**0.5)

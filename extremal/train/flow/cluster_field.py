@@ -17,13 +17,16 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._tensors import unit_rows
 from extremal.data import Dataset
-from extremal.train.flow.neuron_dynamics import SubspaceFrame, unit
+from extremal.train.flow.neuron_dynamics import SubspaceFrame
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.losses import Loss, negative_slopes
 
-_NODES = 64  # of the quadrature where p is not whole
-_TAIL = 9.0  # standard deviations beyond which a Gaussian is nothing
+# Where p is not whole, moments are Gauss-Legendre sums over so many nodes.
+_QUADRATURE_NODES = 64
+# A Gaussian is taken for 0 so many standard deviations away from its mean.
+_TAIL_DEVIATIONS = 9.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,9 +47,9 @@ class ClusterField:
     @classmethod
     def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[ClusterField, Tensor]:
         """The clusters of a data set with known groups, and the place of neurons (h, dim) there."""
-        _check.require(data.group is not None, "train.group", "be known for method='mixture'", None)
-        assert data.group is not None
-        used, group = torch.unique(data.group, return_inverse=True)
+        rule = "be known for method='mixture'"
+        known = _check.instance("train.group", data.group, Tensor, rule)
+        used, group = torch.unique(known, return_inverse=True)
         count = torch.bincount(group, minlength=len(used)).double()
         sums = torch.zeros(len(used), data.dim, dtype=data.x.dtype).index_add_(0, group, data.x)
         means = sums.double() / count[:, None]
@@ -63,21 +66,21 @@ class ClusterField:
         return cls(frame, means @ basis.T, share, label.sign(), noise, p, group), place
 
     @property
-    def thin(self) -> float:
+    def off_subspace_ratio(self) -> float:
         """How much less samples vary along the rests than along the longest direction."""
         top = float(torch.linalg.matrix_norm(self.share.sqrt()[:, None] * self.means, 2))
         return min(1.0, self.noise / max(top, 1e-300))
 
     @property
-    def fastest(self) -> float:
+    def growth_rate_bound(self) -> float:
         """The growth of the fastest direction, among the means and the class averages."""
-        sides = [self.means[self.label * sign > 0].sum(0, keepdim=True) for sign in (1.0, -1.0)]
-        found = torch.cat([self.means, *sides])
-        found = found[found.any(1)]
-        if len(found) == 0:
+        sums = [self.means[self.label * sign > 0].sum(0, keepdim=True) for sign in (1.0, -1.0)]
+        candidates = torch.cat([self.means, *sums])
+        candidates = candidates[candidates.any(1)]
+        if len(candidates) == 0:
             return 1e-300
-        rest = torch.zeros(len(found), 1, dtype=found.dtype)
-        return float(self.pull(torch.cat([unit(found), rest], 1), self.share)[1].max())
+        rest = torch.zeros(len(candidates), 1, dtype=candidates.dtype)
+        return float(self.pull(torch.cat([unit_rows(candidates), rest], 1), self.share)[1].max())
 
     def moments(self, inner: Tensor) -> tuple[Tensor, Tensor]:
         """I_{p-1} and I_p at m = `inner`, elementwise."""
@@ -104,11 +107,11 @@ class ClusterField:
 
         The substitution t = low + width v^2 takes the edge off t^r at t = 0.
         """
-        nodes, weights = _nodes()
+        nodes, weights = _legendre_nodes()
         v, dv = (nodes + 1.0) / 2.0, weights / 2.0
         center = (m / self.noise)[..., None]
-        low = (center - _TAIL).clamp(min=0.0)
-        width = center.clamp(min=0.0) + _TAIL - low
+        low = (center - _TAIL_DEVIATIONS).clamp(min=0.0)
+        width = center.clamp(min=0.0) + _TAIL_DEVIATIONS - low
         t = low + width * v * v
         density = torch.exp(-0.5 * (t - center) ** 2) / math.sqrt(2.0 * math.pi)
         element = density * 2.0 * v * dv * width
@@ -149,8 +152,8 @@ class ClusterField:
 
 
 @dataclass(frozen=True, eq=False)
-class Constant:
-    """Clusters that pull with a constant push."""
+class ConstantClusterPull:
+    """The pull of clusters with a constant push, which needs no correction."""
 
     clusters: ClusterField
     push: Tensor
@@ -160,11 +163,11 @@ class Constant:
         """The network's power."""
         return self.clusters.p
 
-    def refresh(self, place: Tensor, left: Tensor, rows: Tensor, total: int) -> None:
-        """Nothing to renew: clusters are cheap enough to be looked at every time."""
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor) -> None:
+        """Do nothing: all clusters are used for every pull."""
 
-    def look(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
-        """Nothing to renew."""
+    def correct(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Do nothing."""
 
     def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
         """G up to a multiple of u, (k, K + 1), and g, (k,)."""
@@ -173,7 +176,7 @@ class Constant:
 
 
 @functools.cache
-def _nodes() -> tuple[Tensor, Tensor]:
+def _legendre_nodes() -> tuple[Tensor, Tensor]:
     """Nodes and weights of Gauss-Legendre: an eigenvalue problem, solved once."""
-    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    nodes, weights = np.polynomial.legendre.leggauss(_QUADRATURE_NODES)
     return torch.from_numpy(nodes), torch.from_numpy(weights)

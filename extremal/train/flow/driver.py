@@ -1,6 +1,6 @@
-"""Drive a flow to its end: records, goals, progress, and a state to go on from.
+"""The loop that brings a flow to its end: records, goals, progress and checkpoints.
 
-What a flow can do, for those who drive one and need not know how it is integrated.
+`Flow` is all that the loop needs of a flow, however it is integrated.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ import math
 import sys
 import time as clock
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from extremal import _check
@@ -21,7 +23,7 @@ from extremal.train.recording import Recorder, Trajectory
 
 
 class Flow(Protocol):
-    """A flow that goes forward step by step and, where `dense`, knows its states within one."""
+    """A flow that goes forward step by step and, where `dense`, knows its states within a step."""
 
     counts: Counts
     phases: dict[str, float]
@@ -36,7 +38,7 @@ class Flow(Protocol):
     def dense(self) -> bool: ...
 
     @property
-    def still(self) -> bool: ...
+    def is_at_rest(self) -> bool: ...
 
     def step(self, limit: float) -> None: ...
 
@@ -53,12 +55,53 @@ class Flow(Protocol):
     def remember(self, memory: dict[str, float]) -> None: ...
 
 
-__all__ = ["Flow", "Progress", "as_progress", "follow"]
+FlowProgress = Callable[[float, float, str], None]  # of flow time, loss and phase
+# Progress is told at most so often.
+_PROGRESS_SECONDS = 0.5
+# A loss that falls by less than this share, for the time and steps below, has come to rest.
+_STATIONARY_LOSS_FALL = 1e-6
+# The flow time must grow by this factor before a loss that does not fall is taken to rest.
+_STATIONARY_TIME_FACTOR = 1e3
+# The flow must take so many steps before a loss that does not fall is taken to rest.
+_STATIONARY_STEPS = 200
+# The first steps do not count as rest: small weights move long before the loss does.
+_LEAST_STEPS_BEFORE_REST = 100
 
-Progress = Callable[[float, float, str], None]  # flow time, loss, phase
-_SHOW = 0.5  # seconds between two words on progress
-_FALL, _LONGER, _STEPS = 1e-6, 1e3, 200  # a loss that falls by less in that time is at rest
-_FIRST = 100  # steps at the start, where small weights move long before the loss does
+
+def read_state(checkpoint: Checkpoint, recorder: Recorder, until: float) -> dict[str, Any]:
+    """Put the recorder and its network where a file has left them; the rest of the state.
+
+    The end of the flow is not part of the problem: it may be put off when the flow goes on, but not
+    to before the time that was reached. Nor are the times to record at.
+    """
+    found = checkpoint.read()
+    if found is None:
+        return {"time": 0.0}
+    state, tensors = found
+    rule = f"not lie before {state['time']!r}, which the checkpoint has reached"
+    _check.require(until >= state["time"], "until", rule, until)
+    with torch.no_grad():
+        for name, part in recorder.net.named_parameters():
+            part.copy_(tensors[f"net/{name}"])
+    recorder.restore(tensors)
+    return state
+
+
+def resume(flow: Flow, state: dict[str, Any]) -> None:
+    """Let a flow count and remember what went before it, as `read_state` found it."""
+    for name, count in state.get("counts", {}).items():
+        setattr(flow.counts, name, getattr(flow.counts, name) + count)
+    if "memory" in state:
+        flow.remember(state["memory"])
+
+
+def _write_state(checkpoint: Checkpoint, flow: Flow, recorder: Recorder, reached: float) -> None:
+    """Keep the state at the time reached, or at an earlier one that is still to be recorded."""
+    time = min(reached, recorder.next_time())
+    flow.write(recorder.net, time)
+    tensors = {f"net/{name}": part for name, part in recorder.net.named_parameters()}
+    state = {"time": time, "counts": asdict(flow.counts), "memory": flow.memory()}
+    checkpoint.write(state, tensors | recorder.state())
 
 
 def follow(
@@ -66,29 +109,27 @@ def follow(
     recorder: Recorder,
     until: Until,
     max_steps: int,
-    progress: Progress | None,
+    progress: FlowProgress | None,
     checkpoint: Checkpoint | None,
     method: str,
 ) -> Trajectory:
     """Bring a flow to its end, with the recorder's network at the flow's state there."""
-    if checkpoint is not None:
-        checkpoint.resume(flow)
     if not recorder.times:
-        _note(flow, recorder, flow.time)
+        _record_at(flow, recorder, flow.time)
         if not math.isfinite(recorder.losses[-1]):
             advice = "the loss is not finite at the start; make the weights or the data smaller"
             raise recorder.diverged(flow.time, advice, method=method, ended_by="divergence")
-    run = _Run(flow, recorder, until)
+    run = FlowRun(flow, recorder, until)
     try:
         _drive(run, max_steps, progress, checkpoint)
     except ArithmeticError as error:
         flow.write(recorder.net, flow.time)
-        why = "max_steps" if isinstance(error, _StepsError) else "divergence"
+        why = "max_steps" if isinstance(error, _OutOfStepsError) else "divergence"
         raise recorder.diverged(flow.time, str(error), method=method, ended_by=why) from error
     except KeyboardInterrupt:
         if checkpoint is not None:
-            checkpoint.write(flow, recorder, run.last)
-        flow.write(recorder.net, run.last)
+            _write_state(checkpoint, flow, recorder, run.reached)
+        flow.write(recorder.net, run.reached)
         raise
     if checkpoint is not None:
         checkpoint.remove()
@@ -96,40 +137,38 @@ def follow(
         converged=run.ended_by != "stationary",
         ended_by=run.ended_by,
         method=method,
-        reached=run.last,
+        reached=run.reached,
         steps=flow.counts.steps,
         rejected=flow.counts.rejected,
-        right_hand_sides=round(flow.counts.sides),
+        right_hand_sides=round(flow.counts.right_hand_sides),
         **flow.report(),
     )
 
 
-class _StepsError(ArithmeticError):
+class _OutOfStepsError(ArithmeticError):
     """A flow that has not come to its end in the steps it was given."""
 
 
 def _drive(
-    run: _Run, max_steps: int, progress: Progress | None, checkpoint: Checkpoint | None
+    run: FlowRun, max_steps: int, progress: FlowProgress | None, checkpoint: Checkpoint | None
 ) -> None:
-    """Take steps to the end, telling of it and keeping it on the way."""
+    """Take steps to the end, and tell progress and write checkpoints on the way."""
     flow, recorder = run.flow, run.recorder
-    shown = kept = clock.monotonic()
+    last_shown = clock.monotonic()
     while not run.ended_by:
         if flow.counts.steps + flow.counts.rejected >= max_steps:
             advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
-            raise _StepsError(advice)
+            raise _OutOfStepsError(advice)
         run.step()
-        now = clock.monotonic()
-        if progress is not None and now - shown > _SHOW:
-            shown = now
-            progress(run.last, run.loss(run.last), flow.phase)
-        if checkpoint is not None and now - kept > checkpoint.every:
-            kept = now
-            checkpoint.write(flow, recorder, run.last)
-    run.note_end()
+        if progress is not None and clock.monotonic() - last_shown > _PROGRESS_SECONDS:
+            last_shown = clock.monotonic()
+            progress(run.reached, run.loss(run.reached), flow.phase)
+        if checkpoint is not None and checkpoint.is_due:
+            _write_state(checkpoint, flow, recorder, run.reached)
+    run.record_end()
 
 
-class _Run:
+class FlowRun:
     """A flow on its way, and what has ended it: "time", "loss", "margin" or "stationary"."""
 
     def __init__(self, flow: Flow, recorder: Recorder, until: Until) -> None:
@@ -137,11 +176,12 @@ class _Run:
         self.goals = Goals(flow, recorder, until)
         self.end = math.inf
         self.ended_by = ""
-        self.mark = (flow.time, math.inf, flow.counts.steps)  # where the loss last fell
-        self._look(flow.time)
+        # Time, loss and number of steps when the loss last fell.
+        self.last_fall = (flow.time, math.inf, flow.counts.steps)
+        self._check_end(flow.time)
 
     @property
-    def last(self) -> float:
+    def reached(self) -> float:
         """The time that the flow has reached, or at which it ended within the last step."""
         return min(self.flow.time, self.end)
 
@@ -150,59 +190,61 @@ class _Run:
         return float(self.recorder.loss.value(self.flow.outputs(time), self.recorder.data.y))
 
     def step(self) -> None:
-        """Take a step, see whether it is the last one, and record what it passed."""
+        """Take a step, check whether it is the last one, and record the times that it passed."""
         flow, recorder, end = self.flow, self.recorder, self.until.time
-        before, known = flow.time, len(flow.phases)
+        before, phases = flow.time, len(flow.phases)
         flow.step(end if flow.dense else min(end, recorder.next_time()))
-        self._look(before)
-        while recorder.next_time() <= self.last:
-            _note(flow, recorder, recorder.next_time())
-        if recorder.record.phases and len(flow.phases) > known and recorder.times[-1] < self.last:
-            _note(flow, recorder, self.last)
+        self._check_end(before)
+        while recorder.next_time() <= self.reached:
+            _record_at(flow, recorder, recorder.next_time())
+        new_phase = recorder.record.phases and len(flow.phases) > phases
+        if new_phase and recorder.times[-1] < self.reached:
+            _record_at(flow, recorder, self.reached)
 
-    def note_end(self) -> None:
-        """Record the end, unless it was, and leave the network there."""
-        self.flow.write(self.recorder.net, self.last)
-        if self.recorder.times[-1] < self.last:
-            _note(self.flow, self.recorder, self.last)
+    def record_end(self) -> None:
+        """Record the end, unless it is recorded already, and leave the network there."""
+        self.flow.write(self.recorder.net, self.reached)
+        if self.recorder.times[-1] < self.reached:
+            _record_at(self.flow, self.recorder, self.reached)
 
-    def _look(self, before: float) -> None:
-        """See whether a step from `before` has ended the flow, and when."""
-        goal = self.goals.met(self.flow.time)
+    def _check_end(self, before: float) -> None:
+        """Check whether a step from `before` has ended the flow, and when."""
+        goal = self.goals.met_at(self.flow.time)
         if goal:
-            self.end, self.ended_by = self.goals.first(before, goal) or (math.inf, "")
+            self.end, self.ended_by = self.goals.first_met(before, goal) or (math.inf, "")
         elif self.flow.time >= self.until.time:
             self.end, self.ended_by = self.until.time, "time"
-        elif self.until.time == math.inf and (self.flow.still or self._rests()):
+        elif self.until.time == math.inf and (self.flow.is_at_rest or self._is_stationary()):
             self.end, self.ended_by = self.flow.time, "stationary"
 
-    def _rests(self) -> bool:
+    def _is_stationary(self) -> bool:
         """Whether the loss has not fallen while the flow time grew a thousandfold."""
         time, value, steps = self.flow.time, self.loss(self.flow.time), self.flow.counts.steps
-        since, lowest, taken = self.mark
-        if value < (1.0 - _FALL) * lowest or steps < _FIRST or since == 0.0:
-            self.mark = (time, min(value, lowest), steps)
+        since, lowest, taken = self.last_fall
+        falls = value < (1.0 - _STATIONARY_LOSS_FALL) * lowest
+        if falls or steps < _LEAST_STEPS_BEFORE_REST or since == 0.0:
+            self.last_fall = (time, min(value, lowest), steps)
             return False
-        return time > _LONGER * since and steps - taken >= _STEPS
+        return time > _STATIONARY_TIME_FACTOR * since and steps - taken >= _STATIONARY_STEPS
 
 
-def _note(flow: Flow, recorder: Recorder, time: float) -> None:
+def _record_at(flow: Flow, recorder: Recorder, time: float) -> None:
     flow.write(recorder.net, time)
     loss = recorder.note(time, flow.outputs(time))
     if not math.isfinite(loss) and time > 0:
         raise ArithmeticError("the loss is not finite")
 
 
-def as_progress(progress: object) -> Progress | None:
-    """What to tell progress to: `line` for True, nothing for False, a function itself."""
+def as_progress(progress: object) -> FlowProgress | None:
+    """The function to tell progress to: `print_progress` for True, None for False."""
     rule = "be True, False or a function of flow time, loss and phase"
     _check.require(isinstance(progress, bool) or callable(progress), "progress", rule, progress)
     if isinstance(progress, bool):
-        return line if progress else None
+        return print_progress if progress else None
     return progress  # type: ignore[return-value]
 
 
-def line(time: float, loss: float, phase: str) -> None:
+def print_progress(time: float, loss: float, phase: str) -> None:
     """One line on the standard error that is written over: flow time, loss and phase."""
     sys.stderr.write(f"\r{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g}")
     sys.stderr.flush()

@@ -1,6 +1,6 @@
 """When a gradient flow ends: at a time, or once a loss or a margin is reached.
 
-Goals of a flow, a loss or a margin to reach, and when within a step one was reached.
+A goal is looked for at the end of each step, and then located within the step.
 """
 
 from __future__ import annotations
@@ -19,8 +19,14 @@ from extremal.train.recording import Recorder
 if TYPE_CHECKING:
     from extremal.train.flow.driver import Flow
 
-_HALVINGS, _EXACT = 40, 1e-9  # of a step that is known within, and of the time
-_RETRACES, _NEAR = 30, 1e-6  # of a step that has to be taken anew
+# A step whose states are known within is bisected at most so often.
+_MOST_BISECTIONS = 40
+# Bisection ends once the goal is located to this share of the time.
+_BISECTED_TIME_SHARE = 1e-9
+# A step that has to be taken again is replaced by at most so many shorter ones.
+_MOST_RETRACED_STEPS = 30
+# Shorter steps end once the goal is located to this share of the time: each costs a whole step.
+_RETRACED_TIME_SHARE = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,44 +37,44 @@ class Goals:
     recorder: Recorder
     until: Until
 
-    def met(self, time: float) -> str:
+    def met_at(self, time: float) -> str:
         """Which goal is met at a time within the last step; none is ""."""
         if not self.until.goals:
             return ""
         outputs = self.flow.outputs(time)
         return self.until.reached(outputs, self.recorder.data.y, self.recorder.loss)
 
-    def first(self, before: float, goal: str) -> tuple[float, str] | None:
+    def first_met(self, before: float, goal: str) -> tuple[float, str] | None:
         """When the last step, from `before` to where `goal` is met, first met one, and which.
 
         None where the flow had to be taken back and has become dense on the way again: it is left
         where it is, and its next steps find the place.
         """
-        return self._halve(before, goal) if self.flow.dense else self._retrace(before, goal)
+        return self._bisected(before, goal) if self.flow.dense else self._retraced(before, goal)
 
-    def _halve(self, low: float, goal: str) -> tuple[float, str]:
-        """By halving a step whose states are all known."""
+    def _bisected(self, low: float, goal: str) -> tuple[float, str]:
+        """The first time and its goal, by bisecting a step whose states are all known."""
         high = self.flow.time
-        for _ in range(_HALVINGS):
-            if high - low <= _EXACT * high:
+        for _ in range(_MOST_BISECTIONS):
+            if high - low <= _BISECTED_TIME_SHARE * high:
                 break
             middle = 0.5 * (low + high)
-            found = self.met(middle)
+            found = self.met_at(middle)
             low, high, goal = (low, middle, found) if found else (middle, high, goal)
         return high, goal
 
-    def _retrace(self, low: float, goal: str) -> tuple[float, str] | None:
-        """By going back and taking shorter steps."""
+    def _retraced(self, low: float, goal: str) -> tuple[float, str] | None:
+        """The first time and its goal, by going back and taking shorter steps."""
         flow, high, beyond = self.flow, self.flow.time, True
-        for _ in range(_RETRACES):
-            if high - low <= _NEAR * high:
+        for _ in range(_MOST_RETRACED_STEPS):
+            if high - low <= _RETRACED_TIME_SHARE * high:
                 break
             if beyond:
                 flow.rewind()
             flow.step(0.5 * (low + high))
             if flow.dense:
                 return None
-            found = self.met(flow.time)
+            found = self.met_at(flow.time)
             beyond = bool(found)
             low, high, goal = (low, flow.time, found) if found else (flow.time, high, goal)
         while flow.time < high:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from extremal import _check
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import PReLUNet, float64_copy
 from extremal.train.checkpoint import Checkpoint
-from extremal.train.flow.driver import Flow, Progress, as_progress, follow
+from extremal.train.flow.driver import Flow, FlowProgress, as_progress, follow, read_state, resume
 from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import WeightFlow
@@ -22,9 +22,11 @@ from extremal.train.losses import Function, Loss, LossName, as_loss
 from extremal.train.recording import Record, Recorder, Trajectory
 
 Method = Literal["auto", "general", "mixture"]
-_RULE = "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
-_OWN = "be 'exp' or 'logistic' for method 'mixture'"
-_STAGED = 1e-4  # the tightest tolerance of the stages; below it the weights themselves are followed
+_STAGED_NET_RULE = (
+    "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
+)
+# The tightest tolerance of the stages; below it the weights themselves are followed.
+_LEAST_STAGED_TOLERANCE = 1e-4
 
 
 def gradient_flow(
@@ -37,7 +39,7 @@ def gradient_flow(
     tolerance: float | None = None,
     max_steps: int = 1_000_000,
     record: Record | None = None,
-    progress: bool | Progress = False,
+    progress: bool | FlowProgress = False,
     checkpoint: str | Path | None = None,
     generator: torch.Generator | None = None,
 ) -> Trajectory:
@@ -97,62 +99,70 @@ def gradient_flow(
     _check.require(not zero, "net", rule, "zeros alone")
     del generator
     torch.set_flush_denormal(True)
-    plain = can_be_staged(net) and used.function is None
-    known = used.function is None or method != "mixture"
-    _check.require(known, "loss", _OWN, used.name)
-    name = _chosen(method, net, train, tolerance, plain)
-    staged = name == "mixture" or (plain and (tolerance is None or tolerance >= _STAGED))
+    fits = used.function is None or method != "mixture"
+    _check.require(fits, "loss", "be 'exp' or 'logistic' for method 'mixture'", used.name)
+    stageable = can_be_staged(net) and used.function is None
+    loose = tolerance is None or tolerance >= _LEAST_STAGED_TOLERANCE
+    name = _chosen_method(method, net, train, stageable, loose)
+    staged = name == "mixture" or (stageable and loose)
     tolerance = (1e-3 if staged else 1e-6) if tolerance is None else tolerance
 
-    twin = _thawed(net)
+    twin = _float64_twin(net)
     data = train if staged else train.to(torch.float64)
     recorder = Recorder(record, twin, data, used, end.time)
-    kept, start = None, 0.0
+    saved: Checkpoint | None = None
+    state: dict[str, Any] = {"time": 0.0}
     if checkpoint is not None:
-        settings = {
-            "loss": used.name,
-            "reduction": used.reduction,
-            "tolerance": tolerance,
-            "method": name,
-        }
-        kept = Checkpoint(checkpoint, _thawed(net), train, settings, recorder.record)
-        start = kept.read(twin, recorder, end.time)
+        saved = _checkpoint(checkpoint, twin, train, recorder, [tolerance, name])
+        state = read_state(saved, recorder, end.time)
     flow: Flow
     if staged:
         assert isinstance(twin, PReLUNet)
-        known, ahead = name == "mixture", _horizon(end, used, len(train))
+        known, horizon = name == "mixture", _horizon(end, used, len(train))
         flow = StagedFlow(
-            twin, data, used, tolerance, ahead, known=known, exact=end.goals, time=start
+            twin, data, used, tolerance, horizon, known=known, exact=end.goals, time=state["time"]
         )
     else:
-        flow = WeightFlow(twin, data, used, tolerance, end.time, time=start)
+        flow = WeightFlow(twin, data, used, tolerance, end.time, time=state["time"])
+    resume(flow, state)
     try:
-        trajectory = follow(flow, recorder, end, max_steps, show, kept, name)
+        trajectory = follow(flow, recorder, end, max_steps, show, saved, name)
     finally:
         _copy_back(twin, net)
     trajectory.info["tolerance"] = tolerance  # type: ignore[index]
     return trajectory
 
 
-def _chosen(
-    method: Method, net: nn.Module, train: Dataset, tolerance: float | None, plain: bool
+def _chosen_method(
+    method: Method, net: nn.Module, train: Dataset, stageable: bool, loose: bool
 ) -> str:
     """The method to use; a ValueError where the one asked for does not apply."""
     if method == "mixture":
-        _check.require(plain, "net", _RULE, repr(net))
+        _check.require(stageable, "net", _STAGED_NET_RULE, repr(net))
         return method
     known = train.group is not None and isinstance(train.source, OrthonormalMixture)
-    loose = tolerance is None or tolerance >= _STAGED
-    return "mixture" if method == "auto" and plain and known and loose else "general"
+    return "mixture" if method == "auto" and stageable and known and loose else "general"
 
 
 def can_be_staged(net: nn.Module) -> bool:
+    """Whether a network is one that the stages can follow, apart from its loss."""
     if not isinstance(net, PReLUNet):
         return False
     trained = all(part.requires_grad for part in net.parameters())
     simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
     alive = bool(net.neurons.detach().any(1).all())
-    return trained and simple and alive and net.preparation.plain
+    return trained and simple and alive and net.preparation.is_identity
+
+
+def _checkpoint(
+    path: str | Path, net: nn.Module, train: Dataset, recorder: Recorder, settings: list[Any]
+) -> Checkpoint:
+    """The file of a flow that starts at a network."""
+    record, loss = recorder.record, recorder.loss
+    asked = [sorted(record.watch), record.snapshots, record.phases]
+    problem = [*settings, loss.name, loss.reduction, asked, train.x, train.y, train.group, net]
+    parts = "network, data, settings and record"
+    return Checkpoint(path, problem, training="gradient_flow", parts=parts)
 
 
 def _horizon(until: Until, loss: Loss, count: int) -> float:
@@ -166,7 +176,7 @@ def _horizon(until: Until, loss: Loss, count: int) -> float:
     return 1e3 / lowest / (count if loss.reduction == "sum" else 1.0)
 
 
-def _thawed(net: nn.Module) -> nn.Module:
+def _float64_twin(net: nn.Module) -> nn.Module:
     """A float64 copy whose parameters are trainable where the original's are."""
     twin = float64_copy(net)
     for copied, original in zip(twin.parameters(), net.parameters(), strict=True):

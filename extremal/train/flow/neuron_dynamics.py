@@ -10,9 +10,8 @@ balanced neurons. The contribution is v ||w|| = exp(log_scale) sinh(2 theta) in 
 with exp(log_scale) = | ||w||^2 - v^2 | / 2, and sign(v) exp(log_scale + 2 |theta|) in the third. An
 initialisation of 1e-60 differs from one of 1e-7 in log_scale alone.
 
-Coordinates for neurons: a shared subspace, and for each one the rest of its first direction.
-
-Neurons that feel each other: what they put out together, and how that moves each of them.
+Directions are held in a subspace that neurons share, with one coordinate more for the rest of each
+one's first direction (`SubspaceFrame`). `NeuronSystem` has the equations of motion of all neurons.
 """
 
 from __future__ import annotations
@@ -24,15 +23,22 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from extremal._tensors import RowRecord
 from extremal.models import PReLUNet, relu_power
 from extremal.train.flow.runge_kutta import State
 from extremal.train.losses import Loss
 
-if TYPE_CHECKING:  # Fields are made of the coordinates of this file.
+if TYPE_CHECKING:  # Both fields import the coordinates of this file.
     from extremal.train.flow.cluster_field import ClusterField
     from extremal.train.flow.sample_field import SampleField
 
-_NOTHING = 1e-9  # a rest shorter than this is rounding
+# A rest shorter than this is taken for rounding, and dropped.
+_LEAST_REST_LENGTH = 1e-9
+# Outputs are computed for so many points at a time, which bounds the memory.
+_POINTS_PER_BLOCK = 4096
+# A neuron counts as balanced where |v| and ||w|| differ by less than this share.
+_BALANCED_RELATIVE_GAP = 1e-12
+_LOG_2 = math.log(2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +47,7 @@ class SubspaceFrame:
 
     `basis` (r, dim) has orthonormal rows; `rest` (h, dim) holds unit rows orthogonal to them, or
     zeros where a neuron starts within their span. Gradients on Gaussian clusters keep u in there
-    (Stein's lemma); on other data the share of a gradient that lies off it is to be looked at.
+    (Stein's lemma); on other data a share of the gradient lies off it, which is to be watched.
     """
 
     basis: Tensor
@@ -53,7 +59,7 @@ class SubspaceFrame:
         inside = directions @ basis.T
         rest = directions - inside @ basis
         beta = torch.linalg.vector_norm(rest, dim=1, keepdim=True)
-        beta = torch.where(beta > _NOTHING, beta, 0.0)
+        beta = torch.where(beta > _LEAST_REST_LENGTH, beta, 0.0)
         unit = torch.where(beta > 0, rest / torch.where(beta > 0, beta, 1.0), 0.0)
         return cls(basis, unit), torch.cat([inside, beta], 1)
 
@@ -68,15 +74,7 @@ class SubspaceFrame:
         return inside, (inside.square().sum(1) + rest.square().sum(1)).sqrt()[:, None]
 
 
-def unit(rows: Tensor) -> Tensor:
-    """Rows of length one."""
-    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-
-
-_BLOCK = 4096  # points at a time
-
-
-def turn(pull: Tensor, growth: Tensor, state: State, angles: NeuronAngles) -> State:
+def polar_velocity(pull: Tensor, growth: Tensor, state: State, angles: NeuronAngles) -> State:
     """The right-hand side for (place, theta): the pull across u, and the growth g."""
     place, theta = state
     return angles.ratio(theta)[:, None] * tangential(pull, place), growth
@@ -104,25 +102,22 @@ class NeuronSystem:
         """f at the field's clusters (K,) or samples (n,)."""
         return self.field.outputs(state[0], self.angles.contribution(state[1]))
 
-    def side(self, state: State) -> State:
-        """The right-hand side, with the outputs that the neurons have."""
+    def velocity(self, state: State) -> State:
+        """The right-hand side of the flow, with the push that the neurons' outputs leave."""
         push = self.field.push(self.loss, self.outputs(state), self.rate)
-        return turn(*self.field.pull(state[0], push), state, self.angles)
+        return polar_velocity(*self.field.pull(state[0], push), state, self.angles)
 
-    def at(self, x: Tensor, state: State) -> Tensor:
+    def outputs_at(self, x: Tensor, state: State) -> Tensor:
         """f at points (n, dim), whatever the field is, (n,)."""
         directions = self.field.frame.lift(state[0]).T.to(x.dtype)
         weight = self.angles.contribution(state[1]).to(x.dtype)
-        parts = [relu_power(part @ directions, self.field.p) @ weight for part in x.split(_BLOCK)]
-        return torch.cat(parts).double()
-
-
-_LOG_2 = math.log(2.0)
-_BALANCED = 1e-12  # relative difference of |v| and ||w|| below which a neuron counts as balanced
+        blocks = x.split(_POINTS_PER_BLOCK)
+        outputs = [relu_power(block @ directions, self.field.p) @ weight for block in blocks]
+        return torch.cat(outputs).double()
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronAngles:
+class NeuronAngles(RowRecord):
     """What stays fixed of each neuron along the flow: its kind, scale and the sign of v (width,).
 
     `kind` is 0 for |v| < ||w||, 1 for |v| > ||w|| and 2 for balanced neurons, whose theta starts
@@ -132,10 +127,6 @@ class NeuronAngles:
     kind: Tensor
     log_scale: Tensor
     sign: Tensor
-
-    def take(self, index: Tensor) -> NeuronAngles:
-        """The chosen neurons."""
-        return NeuronAngles(self.kind[index], self.log_scale[index], self.sign[index])
 
     def ratio(self, theta: Tensor) -> Tensor:
         """v/||w||."""
@@ -174,7 +165,7 @@ class NeuronAngles:
         minus = _log_sums(less, owner, count)
         sign = torch.zeros(count, dtype=theta.dtype)
         sign[owner] = torch.where(balanced, self.sign, torch.sign(theta))
-        whole = plus - minus > -2.0 * math.log(_BALANCED)
+        whole = plus - minus > -2.0 * math.log(_BALANCED_RELATIVE_GAP)
         # Of |v| and ||w||, the one that is larger in sum is larger for the group.
         flat, steep = (
             _log_sums(torch.where(self.kind == kind, self.log_scale, -torch.inf), owner, count)
@@ -213,7 +204,7 @@ def to_polar(net: PReLUNet) -> tuple[Tensor, NeuronAngles, Tensor]:
         w, v = w / largest[:, None], v / largest
         norm = torch.linalg.vector_norm(w, dim=1)
         gap = (norm - v.abs()) / torch.maximum(norm, v.abs())
-        kind = torch.where(gap.abs() <= _BALANCED, 2, torch.where(gap > 0, 0, 1))
+        kind = torch.where(gap.abs() <= _BALANCED_RELATIVE_GAP, 2, torch.where(gap > 0, 0, 1))
         ratio = v / norm
         inner = torch.where(kind == 0, ratio, torch.where(kind == 1, 1.0 / ratio, 0.0))
         scale = torch.where(kind == 2, norm * v.abs(), (norm**2 - v**2).abs() / 2.0)

@@ -1,16 +1,18 @@
-"""Neurons that have gathered in one direction, as one."""
+"""Groups of neurons that have gathered in one direction, each followed as one neuron."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
 
-from extremal.train.flow.neuron_dynamics import unit
+from extremal._tensors import unit_rows
 
-_HALVINGS = 8  # of the reach within which neurons gather
+# The reach within which neurons are grouped is halved at most so often, then set to 0.
+_REACH_HALVINGS = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +44,7 @@ class Groups:
         owner = self.owner[self.owner >= 0]
         return torch.zeros(shape, dtype=values.dtype).index_add_(0, owner, values)
 
-    def moved(self, directions: Tensor) -> float:
+    def mean_displacement(self, directions: Tensor) -> float:
         """Sum of |c_j| ||u_j - mean|| over sum of |c_j|, for neurons at `directions` (h, dim).
 
         With p in front it bounds the change of f on the unit ball, relative to all contributions,
@@ -52,10 +54,12 @@ class Groups:
         member = self.owner >= 0
         mass = self.contribution.abs()
         own = directions[member]
-        gap = torch.linalg.vector_norm(own - unit(self.mean(directions))[self.owner[member]], dim=1)
+        gap = torch.linalg.vector_norm(
+            own - unit_rows(self.mean(directions))[self.owner[member]], dim=1
+        )
         return float((mass[member] * gap).sum() / mass.sum().clamp(min=1e-300))
 
-    def joined(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:
+    def merged_by(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:
         """Groups of these groups, for neurons at `theta` (h,) with contributions (h,)."""
         member = self.owner >= 0
         owner = self.owner.clone()
@@ -85,29 +89,34 @@ def groups_within_tolerance(
     weight: Tensor,
     *,
     tolerance: float,
-    leave: float,
-    thin: float,
+    left_out_share: float,
+    off_subspace_ratio: float,
 ) -> tuple[Groups, float]:
     """Groups that hardly change the outputs, and by how much they change one at most.
 
-    Hardly: by a tenth of the tolerance on average, and none by more than ten, where a sample lies
-    at the kinks of many neurons.
-
-    `whole` is f at samples or clusters, and `merged` what it is with groups for neurons; the change
-    is relative to the largest output. The reach starts where a change of second order is the
-    tolerance.
+    The outputs change by a tenth of the tolerance on average, and none by more than ten tolerances,
+    as a sample may do that lies at the kinks of many neurons. `whole` is f at samples or clusters,
+    and `merged` what it is with groups for neurons; changes are relative to the largest output. The
+    first reach is one at which a change of second order is the tolerance.
     """
+    group = partial(
+        group_neurons,
+        place,
+        contribution,
+        theta,
+        weight,
+        left_out_share=left_out_share,
+        off_subspace_ratio=off_subspace_ratio,
+    )
     reach = tolerance**0.5
     largest = float(whole.abs().max().clamp(min=1e-300))
-    for _ in range(_HALVINGS):
-        groups = group_neurons(
-            place, contribution, theta, weight, leave=leave, reach=reach, thin=thin
-        )
+    for _ in range(_REACH_HALVINGS):
+        groups = group(reach=reach)
         gap = (merged(groups) - whole).abs() / largest
         if float(gap.mean()) <= 0.1 * tolerance and float(gap.max()) <= 10.0 * tolerance:
             return groups, float(gap.max())
         reach *= 0.5
-    groups = group_neurons(place, contribution, theta, weight, leave=leave, reach=0.0, thin=thin)
+    groups = group(reach=0.0)
     return groups, float((merged(groups) - whole).abs().max()) / largest
 
 
@@ -117,18 +126,18 @@ def group_neurons(
     theta: Tensor,
     weight: Tensor,
     *,
-    leave: float,
+    left_out_share: float,
     reach: float,
-    thin: float,
+    off_subspace_ratio: float,
 ) -> Groups:
     """Group neurons of one sign whose directions are within `reach`, heaviest first.
 
-    `weight` (h,) is what a neuron will ever matter, not what it contributes now: for p >= 3 later
-    winners are still small when the first ones are large. A neuron that weighs less than the
-    average may be further away, such that what it changes is no more. Distances are those that
-    samples see: `place` (h, r + 1) has the part off the basis in its last column, which counts
-    `thin` times and in full, since no two neurons share it. Groups are made until what is left out
-    weighs no more than the share `leave`.
+    `weight` (h,) is the largest share that a neuron will ever have, not the one that it has now:
+    for p >= 3 later winners are still small when the first ones are large. A neuron that weighs
+    less than the average may be further away, so that it changes the outputs no more. Distances are
+    those that samples see: the last column of `place` (h, r + 1) is the part off the basis, of
+    which no two neurons share a direction, and counts `off_subspace_ratio` times. Groups are made
+    until what is left out weighs no more than the share `left_out_share`.
     """
     inside, off = place[:, :-1], place[:, -1].abs()
     owner = torch.full_like(weight, -1, dtype=torch.int64)
@@ -136,13 +145,13 @@ def group_neurons(
     allowed = reach * (total / (len(weight) * weight).clamp(min=1e-300)).sqrt().clamp(1.0, 10.0)
     left = weight.clone()
     leaders: list[int] = []
-    while float(left.sum()) > leave * total:
+    while float(left.sum()) > left_out_share * total:
         leader = int(left.argmax())
         near = (inside - inside[leader]).square().sum(1)
         apart = (off + off[leader]).square()
         apart[leader] = 0.0
         alike = torch.sign(contribution) == torch.sign(contribution[leader])
-        chosen = ((near + thin**2 * apart).sqrt() <= allowed) & alike & (left > 0)
+        chosen = ((near + off_subspace_ratio**2 * apart).sqrt() <= allowed) & alike & (left > 0)
         owner[chosen] = len(leaders)
         left[chosen] = 0.0
         leaders.append(leader)

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 from torch import Tensor
 
 State = tuple[Tensor, ...]
-Side = Callable[[State], State]
-Error = Callable[[State, State, State], float]  # of (estimate, before, after), over the tolerance
+RightHandSide = Callable[[State], State]
+# Maps (estimate of the error, state before, state after) to an error in units of the tolerance.
+ErrorMeasure = Callable[[State, State, State], float]
 
 
 @dataclass(frozen=True)
 class Tableau:
-    """Stages whose last one is the first of the next step; `error` is what two orders differ by.
+    """A pair of Runge-Kutta methods whose last stage is the first stage of the next step.
 
-    `dense` completes the cubic through both ends of a step to the pair's own interpolant.
+    `order` is the higher one, `error` the difference of the two methods' weights. `dense` completes
+    the cubic through both ends of a step to the pair's own interpolant.
     """
 
     order: int
@@ -58,15 +60,15 @@ DORMAND_PRINCE_54 = Tableau(
 
 @dataclass
 class Counts:
-    """How much work an integration took; a right-hand side of a part counts as that part."""
+    """How much work an integration took; a right-hand side on a part counts as that part."""
 
     steps: int = 0
     rejected: int = 0
-    sides: float = 0.0
+    right_hand_sides: float = 0.0
 
 
 class Stepper:
-    """Integrates y' = side(y) from `state` at `time`, one accepted step at a time.
+    """Integrates y' = right_hand_side(y) from `state` at `time`, one accepted step at a time.
 
     A step is accepted where `error` of its estimate is at most 1; unless said, that is where no
     entry of the state is estimated to be wrong by more than `tolerance` after it.
@@ -74,47 +76,53 @@ class Stepper:
 
     def __init__(
         self,
-        side: Side,
+        right_hand_side: RightHandSide,
         state: State,
         time: float,
         tolerance: float,
         counts: Counts,
         size: float,
         *,
-        pair: Tableau = BOGACKI_SHAMPINE_32,
-        error: Error | None = None,
+        tableau: Tableau = BOGACKI_SHAMPINE_32,
+        error: ErrorMeasure | None = None,
     ) -> None:
-        self.side, self.tolerance, self.counts, self.pair = side, tolerance, counts, pair
-        self.error = error or self._largest
+        self.right_hand_side, self.tolerance = right_hand_side, tolerance
+        self.counts, self.tableau = counts, tableau
+        self.error = error or self._largest_error
         self.state, self.time, self.size = state, time, size
-        self.slope = self._side(state)
-        self._last: tuple[float, State, list[State], Tableau] | None = None
+        self.slope = self._evaluate(state)
+        self._last_step: tuple[float, State, list[State], Tableau] | None = None
 
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""
         while True:
-            cut = self.size >= limit - self.time
-            size = limit - self.time if cut else self.size
+            reaches_limit = self.size >= limit - self.time
+            size = limit - self.time if reaches_limit else self.size
             state, slopes, error = self._attempt(size)
-            factor = grown(error, self.pair.order)
+            factor = step_factor(error, self.tableau.order)
             if error <= 1.0:
                 self.counts.steps += 1
-                self._last = (self.time, self.state, slopes, self.pair)
+                self._last_step = (self.time, self.state, slopes, self.tableau)
                 self.state, self.slope = state, slopes[-1]
-                self.time = limit if cut else self.time + size
+                self.time = limit if reaches_limit else self.time + size
                 # A step cut short says nothing against the longer one that was planned.
-                self.size = max(self.size, size * factor) if cut else size * factor
+                self.size = max(self.size, size * factor) if reaches_limit else size * factor
                 return
             self.counts.rejected += 1
             self.size = size * factor
             if self.size < 1e-14 * max(self.time, 1e-300):
                 raise ArithmeticError(f"the step size vanished at time {self.time:g}")
 
-    def between(self, time: float) -> State:
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
+        return not any(bool(part.any()) for part in self.slope)
+
+    def state_at(self, time: float) -> State:
         """The state at a time within the last step."""
-        if self._last is None or time >= self.time:
+        if self._last_step is None or time >= self.time:
             return self.state
-        start, before, slopes, pair = self._last
+        start, before, slopes, tableau = self._last_step
         size = self.time - start
         share = (time - start) / size
         found = []
@@ -123,48 +131,48 @@ class Stepper:
             bend = size * slopes[0][i] - rise
             tail = rise - size * slopes[-1][i] - bend
             inner = tail
-            if pair.dense is not None:
-                extra = _weighted(tuple(slope[i] for slope in slopes), pair.dense)
+            if tableau.dense is not None:
+                extra = _weighted_sum(tuple(slope[i] for slope in slopes), tableau.dense)
                 inner = tail + (1.0 - share) * size * extra
             found.append(old + share * (rise + (1.0 - share) * (bend + share * inner)))
         return tuple(found)
 
     def _attempt(self, size: float) -> tuple[State, list[State], float]:
         slopes = [self.slope]
-        for weights in self.pair.stages:
-            state = moved(self.state, slopes, weights, size)
-            slopes.append(self._side(state))
+        for weights in self.tableau.stages:
+            state = stepped(self.state, slopes, weights, size)
+            slopes.append(self._evaluate(state))
         estimate = tuple(
-            size * _weighted(parts, self.pair.error) for parts in zip(*slopes, strict=True)
+            size * _weighted_sum(parts, self.tableau.error) for parts in zip(*slopes, strict=True)
         )
         error = self.error(estimate, self.state, state)
         return state, slopes, error if math.isfinite(error) else math.inf
 
-    def _largest(self, estimate: State, before: State, after: State) -> float:
+    def _largest_error(self, estimate: State, before: State, after: State) -> float:
         del before, after
         return max(float(part.abs().max()) for part in estimate) / self.tolerance
 
-    def _side(self, state: State) -> State:
-        self.counts.sides += 1
-        return self.side(state)
+    def _evaluate(self, state: State) -> State:
+        self.counts.right_hand_sides += 1
+        return self.right_hand_side(state)
 
 
-def grown(error: float, order: int) -> float:
+def step_factor(error: float, order: int) -> float:
     """The factor for the next step's size, from the error of the last one over the tolerance."""
     if not math.isfinite(error):
         return 0.2
     return min(5.0, max(0.2, 0.9 * (error + 1e-12) ** (-1.0 / order)))
 
 
-def moved(
+def stepped(
     state: State, slopes: list[State], weights: tuple[float, ...], size: float | Tensor
 ) -> State:
     """state + size times the weighted slopes."""
-    moves = (_weighted(parts, weights) for parts in zip(*slopes, strict=True))
+    moves = (_weighted_sum(parts, weights) for parts in zip(*slopes, strict=True))
     return tuple(part + size * move for part, move in zip(state, moves, strict=True))
 
 
-def _weighted(parts: tuple[Tensor, ...], weights: tuple[float, ...]) -> Tensor:
+def _weighted_sum(parts: tuple[Tensor, ...], weights: tuple[float, ...]) -> Tensor:
     pairs = [(part, w) for part, w in zip(parts, weights, strict=True) if w]
     total = pairs[0][1] * pairs[0][0]
     for part, weight in pairs[1:]:

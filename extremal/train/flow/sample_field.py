@@ -12,29 +12,33 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from extremal._tensors import batches
 from extremal.data import Dataset
 from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.losses import Loss, negative_slopes
 
-_CHUNK = 1 << 18  # entries of a block of (neurons, samples): a megabyte, for the cache
-_PROBES = 128  # neurons whose first gradients choose the subspace
-_SHARE = 10.0  # tolerances: the share of a gradient that may lie off the subspace
+# A block of (neurons, samples) has so many entries: a megabyte, which fits the cache.
+_BLOCK_ENTRIES = 1 << 18
+# The first gradients of so many neurons choose the subspace.
+_PROBE_NEURONS = 128
+# The share of a gradient that may lie off the subspace is so many tolerances.
+_OFF_SUBSPACE_TOLERANCES = 10.0
 
 
 @dataclass(frozen=True, eq=False)
 class SampleField:
-    """A data set as a field of forces on neurons with places in a frame."""
+    """How all samples of a data set move neurons whose places are in a frame."""
 
     frame: SubspaceFrame
     x: Tensor  # (r, n): the samples in the frame's basis
-    across: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
+    rest_products: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
     label: Tensor  # (n,)
     share: Tensor  # (n,): what a sample counts in the mean loss
     p: float
-    fastest: float  # no direction grows faster than this for q_i = y_i/n
-    thin: float  # how much less samples vary along the rests than along the longest direction
+    growth_rate_bound: float  # no direction grows faster than this for q_i = y_i/n
+    off_subspace_ratio: float  # how much samples vary along the rests, over the longest direction
 
     @classmethod
     def of(
@@ -42,33 +46,34 @@ class SampleField:
     ) -> tuple[SampleField, Tensor]:
         """The field of a data set for neurons that start at `directions`, and their place."""
         values, vectors = _spectrum(data.x)
-        basis = _subspace(data, p, directions, vectors, _SHARE * tolerance)
+        basis = _subspace(data, p, directions, vectors, _OFF_SUBSPACE_TOLERANCES * tolerance)
         frame, place = SubspaceFrame.of(directions, basis)
         x = basis.to(data.x.dtype) @ data.x.T
-        free = bool((place[:, -1] > 0).any())
-        across = frame.rest.to(data.x.dtype) @ data.x.T if free else None
+        has_rests = bool((place[:, -1] > 0).any())
+        rest_products = frame.rest.to(data.x.dtype) @ data.x.T if has_rests else None
         longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
         top = float(values[0])
-        fastest = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
-        spread = 0.0 if across is None else float(across.square().mean().sqrt())
-        thin = min(1.0, spread / max(top, 1e-300) ** 0.5)
+        bound = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
+        spread = 0.0 if rest_products is None else float(rest_products.square().mean().sqrt())
+        ratio = min(1.0, spread / max(top, 1e-300) ** 0.5)
         share = torch.full((len(data),), 1.0 / len(data), dtype=torch.float64)
         label = data.y.to(x.dtype)
-        return cls(frame, x, across, label, share, p, max(fastest, 1e-300), thin), place
+        bound = max(bound, 1e-300)
+        return cls(frame, x, rest_products, label, share, p, bound, ratio), place
 
     def __len__(self) -> int:
         return len(self.label)
 
-    def some(self, count: int) -> Tensor:
+    def random_rows(self, count: int) -> Tensor:
         """About `count` samples drawn at random, always the same; their indices, in order."""
         draw = torch.Generator().manual_seed(0)
         return torch.randperm(len(self), generator=draw)[:count].sort().values
 
-    def part(self, index: Tensor, share: Tensor) -> SampleField:
+    def restricted(self, index: Tensor, share: Tensor) -> SampleField:
         """The samples of that index, which count as much as `share` says."""
-        across = None if self.across is None else self.across[:, index]
-        x, label = self.x[:, index], self.label[index]
-        return replace(self, x=x.contiguous(), across=across, label=label, share=share)
+        products = None if self.rest_products is None else self.rest_products[:, index]
+        x, label = self.x[:, index].contiguous(), self.label[index]
+        return replace(self, x=x, rest_products=products, label=label, share=share)
 
     def pull(
         self, place: Tensor, push: Tensor, rows: Tensor | None = None
@@ -76,11 +81,11 @@ class SampleField:
         """G, (k, r + 1), and g, (k,), for q = `push` (n,) and the neurons `rows` (all if None)."""
         push = push.to(self.x.dtype)
         pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
-        for at, across, s in self._blocks(place, rows):
+        for at, mine, s in self._blocks(place, rows):
             power, slope = relu_power_with_slope(s, self.p)
             slope *= push
             pull[at, :-1] = (slope @ self.x.T).double()
-            pull[at, -1] = 0.0 if across is None else slope.mul_(across).sum(1).double()
+            pull[at, -1] = 0.0 if mine is None else slope.mul_(mine).sum(1).double()
             growth[at] = (power @ push).double()
         return pull, growth
 
@@ -97,8 +102,8 @@ class SampleField:
         share = groups.shares()
         inside, length = self.frame.mean(share, place)
         s = inside.to(self.x.dtype) @ self.x
-        if self.across is not None:
-            s += (share * place[:, -1]).to(s.dtype) @ self.across
+        if self.rest_products is not None:
+            s += (share * place[:, -1]).to(s.dtype) @ self.rest_products
         power, _ = relu_power_with_slope(s / length.to(s.dtype), self.p)
         return (groups.contributions().to(s.dtype) @ power).double()
 
@@ -117,17 +122,16 @@ class SampleField:
     def _blocks(
         self, place: Tensor, rows: Tensor | None
     ) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """The arguments s (some neurons, n) in blocks, with the neurons' `across`."""
+        """The arguments s (some neurons, n) in blocks, with those neurons' `rest_products`."""
         place = place.to(self.x.dtype)
-        step = max(1, _CHUNK // len(self))
-        for first in range(0, len(place), step):
-            at = slice(first, min(first + step, len(place)))
+        step = max(1, _BLOCK_ENTRIES // len(self))
+        for at in batches(len(place), step):
             s = place[at, :-1] @ self.x
-            across = None
-            if self.across is not None:
-                across = self.across[at] if rows is None else self.across[rows[at]]
-                s.addcmul_(place[at, -1:], across)
-            yield at, across, s
+            mine = None
+            if self.rest_products is not None:
+                mine = self.rest_products[at] if rows is None else self.rest_products[rows[at]]
+                s.addcmul_(place[at, -1:], mine)
+            yield at, mine, s
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -139,10 +143,11 @@ def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
 def _subspace(data: Dataset, p: float, directions: Tensor, vectors: Tensor, share: float) -> Tensor:
     """The fewest leading eigenvectors that hold the first gradients up to a share, as rows.
 
-    What counts is the part across u, beside the neuron's own rest: with a_r the gradient's and z_r
-    the direction's first r coordinates, the rest's part is (<G, u> - <a_r, z_r>)/beta_r.
+    Only the part of a gradient across u counts, and of it what the neuron's own rest does not hold:
+    with a_r the gradient's and z_r the direction's first r coordinates, the part along the rest is
+    (<G, u> - <a_r, z_r>)/beta_r.
     """
-    probes = directions[:: max(1, len(directions) // _PROBES)][:_PROBES]
+    probes = directions[:: max(1, len(directions) // _PROBE_NEURONS)][:_PROBE_NEURONS]
     s = data.x @ probes.T.to(data.x.dtype)
     _, slope = relu_power_with_slope(s, p)
     pull = ((slope * data.y.to(s.dtype)[:, None]).T @ data.x).double()

@@ -40,19 +40,19 @@ class WeightFlow:
         self.counts = Counts()
         self.phases: dict[str, float] = {}
         self.first_loss = math.nan
-        self.value = math.nan
+        self.last_loss = math.nan
         state = tuple(part.detach().clone() for part in self.parts)
         self.stepper = Stepper(
-            self._side,
+            self._velocity,
             state,
             time,
             tolerance,
             self.counts,
             1.0,
-            pair=DORMAND_PRINCE_54,
+            tableau=DORMAND_PRINCE_54,
             error=self._error,
         )
-        self.first_loss = self.value
+        self.first_loss = self.last_loss
         self.stepper.size = _first_step(state, self.stepper.slope, tolerance, until)
 
     @property
@@ -70,7 +70,7 @@ class WeightFlow:
     def step(self, limit: float) -> None:
         """Take one step, not beyond `limit`."""
         self.stepper.advance(limit)
-        share = self.value / self.first_loss
+        share = self.last_loss / self.first_loss
         if share < 0.999:
             self.phases.setdefault("alignment ends", self.time)
         if share < 0.6:
@@ -78,11 +78,11 @@ class WeightFlow:
 
     def write(self, net: nn.Module, time: float) -> None:
         """Put the weights as they were at a time within the last step into a network."""
-        _assign(list(trainable(net).values()), self.stepper.between(time))
+        _assign(list(trainable(net).values()), self.stepper.state_at(time))
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data at that time, (n,) or (n, C)."""
-        _assign(self.parts, self.stepper.between(time))
+        _assign(self.parts, self.stepper.state_at(time))
         return outputs_on(self.net, self.data)
 
     def report(self) -> dict[str, object]:
@@ -90,12 +90,12 @@ class WeightFlow:
         return {"engine": "weights", "phases": self.phases}
 
     @property
-    def still(self) -> bool:
+    def is_at_rest(self) -> bool:
         """Whether nothing moves any more, and nothing ever will."""
-        return not any(bool(part.any()) for part in self.stepper.slope)
+        return self.stepper.is_at_rest
 
     def rewind(self) -> None:
-        """Nothing to undo: states within the last step are known."""
+        """Do nothing: states within the last step are known."""
 
     def memory(self) -> dict[str, float]:
         """What a flow that goes on from here is to know of the way until here."""
@@ -109,22 +109,22 @@ class WeightFlow:
                 self.phases[name.removeprefix("phase:")] = value
         self.first_loss = memory.get("first loss", self.first_loss)
 
-    def _side(self, state: State) -> State:
+    def _velocity(self, state: State) -> State:
         _assign(self.parts, state)
         value, gradient = loss_and_gradient(self.net, self.data.x, self.data.y, self.loss)
-        self.value = float(value)  # the last stage is at the end of the step
+        self.last_loss = float(value)  # The last stage of a step is at its end.
         return tuple(-slope for slope in gradient.values())
 
-    def _scale(self, name: str, old: Tensor, new: Tensor) -> Tensor:
-        """What errors of a parameter are measured by: the neuron that it belongs to."""
-        size = torch.maximum(_lengths(name, old), _lengths(name, new))
+    def _error_scale(self, name: str, old: Tensor, new: Tensor) -> Tensor:
+        """The size that errors of a parameter are relative to: that of the neuron it belongs to."""
+        size = torch.maximum(_sizes(name, old), _sizes(name, new))
         if not isinstance(self.net, PReLUNet):
-            return torch.maximum(size, _lengths(name, old).square().mean().sqrt())
+            return torch.maximum(size, _sizes(name, old).square().mean().sqrt())
         neurons = torch.linalg.vector_norm(self.net.neurons.detach(), dim=1)
         if name == "bias":
             return torch.maximum(size, neurons.mean())
         votes = torch.linalg.vector_norm(self.net.votes.detach(), dim=0)
-        # A frozen vote or neuron says nothing of the size that the trained part has.
+        # The size of a frozen vote or neuron does not tell the size of the trained part.
         own = neurons if self.net.neurons.requires_grad else torch.zeros_like(neurons)
         other = votes if self.net.votes.requires_grad and name != "votes" else 0.0 * votes
         return torch.maximum(size, torch.maximum(own, other))
@@ -132,24 +132,24 @@ class WeightFlow:
     def _error(self, estimate: State, before: State, after: State) -> float:
         miss, moved = [], []
         for name, part, old, new in zip(self.names, estimate, before, after, strict=True):
-            scale = self._scale(name, old, new)
-            miss.append(_relative(_lengths(name, part), scale))
-            moved.append(_relative(_lengths(name, new - old), scale))
+            scale = self._error_scale(name, old, new)
+            miss.append(_largest_ratio(_sizes(name, part), scale))
+            moved.append(_largest_ratio(_sizes(name, new - old), scale))
         if not all(map(math.isfinite, miss + moved)):  # max() would pass over a NaN
             return math.inf
         error = max(miss) / self.tolerance
         return min(error, max(moved) / self.tolerance**0.5) if self.kinked else error
 
 
-def _lengths(name: str, part: Tensor) -> Tensor:
+def _sizes(name: str, part: Tensor) -> Tensor:
     """The sizes of a change: of rows for neurons, of columns for votes, of entries else."""
     if name == "votes":
         return torch.linalg.vector_norm(part, dim=0)
     return torch.linalg.vector_norm(part, dim=1) if part.ndim == 2 else part.abs()
 
 
-def _relative(part: Tensor, scale: Tensor) -> float:
-    """The largest share of a change in what it is measured by."""
+def _largest_ratio(part: Tensor, scale: Tensor) -> float:
+    """The largest quotient of a change and the size that it is relative to."""
     return float((part.abs() / scale.clamp(min=1e-300)).max())
 
 

@@ -22,7 +22,7 @@ from extremal.experiments.papers.min_vidal_2024.figure_4_trial import (
 from extremal.experiments.papers.shared import frozen_features as feature_sources
 from extremal.experiments.papers.shared.frozen_features import READY, caltech256, source
 from extremal.models.image_features.frozen_networks import load_resnet
-from tests.models.test_resnet import BLOCKS, random_state
+from tests.models.test_frozen_networks import BLOCKS, random_state
 
 SIZE = 28  # images are read at 256/224 of it, 32
 

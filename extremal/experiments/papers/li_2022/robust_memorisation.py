@@ -163,7 +163,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     ratio = DistanceRatio.of(found)
     eps = theory.ratio_radius(ratio.separation)
     net = Memoriser(found, params["share"] * eps)
-    few = found.spaced(params["attacked_points"])
+    few = found.evenly_spaced(params["attacked_points"])
     steps = params["attack_steps"]
 
     def broken(target: nn.Module, radius: float) -> float:

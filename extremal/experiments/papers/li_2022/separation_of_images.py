@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from extremal import data, measure
-from extremal.data import DataError, Dataset
-from extremal.data.pictures import as_picture
+from extremal.data import DataError, Dataset, as_picture
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.image_training import random_images

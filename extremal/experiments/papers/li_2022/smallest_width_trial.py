@@ -16,7 +16,7 @@ from torch import Tensor
 from extremal import _check, attack, certify, measure, models, train
 from extremal.data import Dataset, LatticeCells, ManifoldCells
 from extremal.experiments.trial import Outcome
-from extremal.models.provable_constructions import distances, least_distance
+from extremal.models import least_distance, pairwise_distances
 
 PROBLEMS = ("lattice", "manifold", "ambient")
 
@@ -236,5 +236,5 @@ def covered(
 
 def _bare(fresh: Dataset, found: Dataset, reach: float) -> Tensor:
     """Which fresh points (n,) no point of their class covers."""
-    far = distances(fresh.x, found.x, "l1")
+    far = pairwise_distances(fresh.x, found.x, "l1")
     return far.where(fresh.y.unsqueeze(1) == found.y, torch.inf).amin(1) > reach

@@ -13,7 +13,7 @@ from extremal import _check, attack, certify, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import check_bracket
 from extremal.experiments.papers.shared.robust_numbers import radius_at_half_accuracy, share
-from extremal.train.inner_attack import input_gradient
+from extremal.train import input_gradient
 
 _STEPS = 7  # of the published attack
 READINGS = ("binary", "argmax", "sums")
@@ -27,7 +27,7 @@ def as_binary_classifier(net: nn.Module, reading: str, signs: Tensor) -> nn.Modu
         return net
     if reading == "sums":
         assert isinstance(net, models.PReLUNet)
-        return models.summed(net, signs)
+        return models.signed_sum(net, signs)
     return models.Grouped(net, (signs > 0).long(), signed=True)
 
 
@@ -127,7 +127,7 @@ def _certified(
 
 def _spaced(test: Dataset, count: int) -> Dataset:
     """That many points, evenly spaced, then mixed so that the first ones are of all clusters."""
-    few = test.spaced(count)
+    few = test.evenly_spaced(count)
     return few.take(torch.randperm(len(few), generator=torch.Generator().manual_seed(0)))
 
 

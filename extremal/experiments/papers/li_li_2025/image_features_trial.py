@@ -187,7 +187,7 @@ def _end(
     nets: Nets, test: Dataset, params: Mapping[str, Any], generator: torch.Generator
 ) -> dict[str, Any]:
     """Clean accuracy, and what all attacks leave, of the networks under study."""
-    few = test.spaced(params["attacked_points"])
+    few = test.evenly_spaced(params["attacked_points"])
     numbers: dict[str, Any] = {}
     for kind, net in nets.items():
         left = attack.run(

@@ -12,7 +12,7 @@ from torch import nn
 from extremal import _check, attack, measure, models, theory, train
 from extremal.data import Dataset, PatchData
 from extremal.experiments.trial import Outcome
-from extremal.train.inner_attack import loss_slope
+from extremal.train import loss_slope
 
 TRAININGS = ("standard", "adversarial")
 CURVES = ("epoch", "clean", "robust", "by_trained_attack")  # what tells the phases
@@ -202,8 +202,10 @@ def _end(
         "clean_accuracy": measure.accuracy(net, test),
         "robust_accuracy": left,
         "phase_two": float(left > _ROBUST),
-        "inside_accuracy": measure.accuracy(net, source.moved(test, radius)),
-        "replaced_accuracy": measure.accuracy(net, source.moved(test, radius, kind="replaced")),
+        "inside_accuracy": measure.accuracy(net, source.perturbed_by_features(test, radius)),
+        "replaced_accuracy": measure.accuracy(
+            net, source.perturbed_by_features(test, radius, kind="replaced")
+        ),
         "robust_correlation": robust,
         "dense_correlation": dense,
         "dense_over_robust": dense / robust if robust > 0 else math.inf,

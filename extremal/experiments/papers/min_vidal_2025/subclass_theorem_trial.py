@@ -81,9 +81,7 @@ def _bounds(
     allowed = []
     for radius in radii:
         delta = math.sqrt(2.0) - 2.0 * radius
-        stated = (
-            theory.subclass_robust_bound(*known, delta, p, "poster").value if delta > 0 else 0.0
-        )
+        stated = theory.subclass_robust_bound(*known, delta, p).value if delta > 0 else 0.0
         allowed.append(max(stated, 0.0))
     standing = [int((attacked > radius).sum()) for radius in radii]
     chances = stats.binom.cdf(standing, len(attacked), allowed)  # that so few are right

@@ -15,10 +15,17 @@ import torch
 from safetensors.torch import save as to_bytes
 
 from extremal import _check, models
-from extremal._files import read_tensors, write_whole
-from extremal.data import DataError, Dataset, ImageFolder, cache_folder, image_folder, load
-from extremal.data.user_files import Interpolation
-from extremal.models.image_features.frozen_networks import ResNet, fingerprint, load_resnet
+from extremal._files import read_tensors, tensor_digest, write_whole
+from extremal.data import (
+    DataError,
+    Dataset,
+    ImageFolder,
+    Interpolation,
+    cache_folder,
+    image_folder,
+    load,
+)
+from extremal.models import FrozenResNet, load_resnet
 
 READY = "caltech256-resnet152.safetensors"
 WEIGHTS = ("resnet152*.pth", "resnet152*.safetensors")
@@ -107,7 +114,7 @@ def _ready(path: Path) -> Dataset:
     return Dataset(tensors["x"].float(), tensors["y"])
 
 
-def _extracted(found: ImageFolder, net: ResNet, size: int) -> Dataset:
+def _extracted(found: ImageFolder, net: FrozenResNet, size: int) -> Dataset:
     """Features of the images of a folder, read again from the cache where all were made before.
 
     The file of them all spares decoding the images, which are known by path, size and time. Where
@@ -131,7 +138,7 @@ def _extracted(found: ImageFolder, net: ResNet, size: int) -> Dataset:
         images = found.pixels(some, large)[:, :, edge : edge + size, edge : edge + size]
         parts.append(models.features(net, images.flatten(1), shape=(3, size, size)))
     made = {"x": torch.cat(parts), "y": number[found.y[rows]]}
-    header = {"digest": fingerprint(kept.stem, made)}
+    header = {"digest": tensor_digest(kept.stem, made)}
     write_whole(kept, to_bytes(made, metadata=header), make_folders=True)
     return Dataset(made["x"], made["y"])
 
@@ -142,6 +149,6 @@ def _whole(path: Path) -> Dataset | None:
         header, tensors = read_tensors(path)
     except ValueError:
         return None
-    if header.get("digest") != fingerprint(path.stem, tensors):
+    if header.get("digest") != tensor_digest(path.stem, tensors):
         return None
     return Dataset(tensors["x"], tensors["y"])
