@@ -342,6 +342,14 @@ def test_curves_by_value_and_name_have_both_in_their_labels(tmp_path: Path) -> N
     assert labels == ["value, p = 1", "value, p = 3", "1/3, p = 1", "1/3, p = 3"]
 
 
+def test_names_of_curves_may_come_with_their_labels(tmp_path: Path) -> None:
+    panel = Line(
+        "t", "spread", {"value": "ours", "third": "1/3"}, "", "", by="p", labels={"3": "q"}
+    )
+    labels = [series["label"] for series in _panel(tmp_path, panel)["series"]]
+    assert labels == ["ours, p = 1", "ours, q", "1/3, p = 1", "1/3, q"]
+
+
 def test_a_value_of_by_has_a_style_of_its_own(tmp_path: Path) -> None:
     panel = Line("t", "spread", ("value",), "", "", by="p", styles={"3": "dashed"})
     styles = [series["style"] for series in _panel(tmp_path, panel)["series"]]
