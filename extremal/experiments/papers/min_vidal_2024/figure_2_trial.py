@@ -22,7 +22,7 @@ from extremal.experiments.papers.shared.mixture_training import (
     small_network,
 )
 from extremal.experiments.papers.shared.robust_numbers import (
-    bracket,
+    bracketed,
     radius_at_half_accuracy,
     share,
 )
@@ -137,7 +137,7 @@ def _robustness(
     radii = params["radii"]
     numbers: dict[str, Any] = {"radius": list(radii)}
     if params.get("bracket", False):
-        numbers |= bracket(net, test, radii, generator)
+        numbers |= bracketed(net, test, generator).numbers(radii)
     else:
         worst = attack.accuracy_curve(net, test, radii, generator=generator).accuracy.tolist()
         numbers |= {"robust_accuracy": worst, "half_radius": radius_at_half_accuracy(radii, worst)}

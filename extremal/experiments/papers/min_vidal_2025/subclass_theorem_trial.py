@@ -10,10 +10,10 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from extremal import measure, models, theory, train
+from extremal import attack, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments.papers.shared.mixture_training import mixture_of, small_network
-from extremal.experiments.papers.shared.robust_numbers import both_sides, share, strongest
+from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays, share
 from extremal.experiments.trial import Outcome
 
 # Sampling no longer explains what is as improbable as this.
@@ -34,9 +34,11 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         for name in ("test_points", "attacked_points")
     )
     radii = [float(radius) for radius in params["radii"]]
-    other = strongest(bayes, few, generator)
+    known = mixture_rays(few)
+    other = attack.minimal(bayes, few.x, few.y, **known, generator=generator)
     # What breaks the Bayes classifier is tried on F^(p): for large p its own gradients vanish.
-    found = both_sides(net, few, generator, params["certified_points"], (other.x_adv - few.x,))
+    rays = (other.x_adv - few.x,)
+    found = bracketed(net, few, generator, params["certified_points"], rays=rays, **known)
     numbers = found.numbers(radii)
     middle = {name: numbers[name] for name in ("half_radius", "half_radius_certified")}
     with torch.no_grad():
@@ -104,9 +106,10 @@ def _trained(
     reference = models.subclass_classifier(mixture, params["p"])
     found = measure.distance(net, reference, generator=generator)
     seen = Dataset(few.x.to(data.x.dtype), few.y, group=few.group, source=mixture)
-    attacked = both_sides(net, seen, generator, params["certified_points"])
+    attacked = bracketed(net, seen, generator, params["certified_points"], **mixture_rays(seen))
     radius = attacked.numbers(radii)
-    average = strongest(models.average_classifier(mixture), few, generator)
+    plain = models.average_classifier(mixture)
+    average = attack.minimal(plain, few.x, few.y, **mixture_rays(few), generator=generator)
     return {
         "distance": found.value,
         "distance_upper": found.upper,

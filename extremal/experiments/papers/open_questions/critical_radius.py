@@ -13,7 +13,7 @@ from extremal.data import Dataset, OrthonormalMixture
 from extremal.experiments import Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.mixture_training import mixture_of
-from extremal.experiments.papers.shared.robust_numbers import both_sides
+from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
 from extremal.experiments.trial import Outcome
 
 _NOISELESS = {"spread": 0.0}
@@ -151,7 +151,8 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """
     mixture = mixture_of(params)
     data = _data(mixture, params["points"], generator)
-    found = both_sides(models.subclass_classifier(mixture, params["p"]), data, generator)
+    net = models.subclass_classifier(mixture, params["p"])
+    found = bracketed(net, data, generator, **mixture_rays(data))
     numbers: dict[str, Any] = {}
     expected = torch.empty(len(data), dtype=torch.float64)
     sides = {"positive": (1, mixture.negative), "negative": (-1, mixture.positive)}

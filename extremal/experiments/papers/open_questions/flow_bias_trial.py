@@ -17,7 +17,7 @@ from extremal.experiments.papers.shared.mixture_training import (
     mixture_of,
     small_network,
 )
-from extremal.experiments.papers.shared.robust_numbers import both_sides
+from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
 from extremal.experiments.trial import Outcome
 
 _ALIGNED = 0.9  # of a direction's length within the span of the centres
@@ -48,7 +48,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     )
     losses = flow.values["loss"]
     few = test.take(slice(params["attacked_points"]))
-    both = both_sides(net, few, generator, params["certified_points"])
+    both = bracketed(net, few, generator, params["certified_points"], **mixture_rays(few))
     found = both.numbers([0.0])
     return Outcome(
         {

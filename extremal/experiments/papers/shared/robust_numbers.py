@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from extremal import attack, certify, measure, models
-from extremal.data import Dataset, OrthonormalMixture
+from extremal.data import Dataset
 from extremal.evaluate import Robustness, check_bracket, evaluate
 
 # The quantiles of radii that a trial keeps are at these levels.
@@ -53,21 +52,26 @@ class Bracket:
 
 
 def bracketed(
-    net: nn.Module, test: Dataset, generator: torch.Generator, certified: int | None = None
+    net: nn.Module,
+    test: Dataset,
+    generator: torch.Generator,
+    certified: int | None = None,
+    **known: Any,
 ) -> Bracket:
-    """Each point's attacked radius, and the certified one of the first `certified`, or of all."""
-    found = attack.minimal(net, test.x, test.y, generator=generator)
+    """Each point's attacked radius, and the certified one of the first `certified`, or of all.
+
+    known: what `attack.minimal` may know of the points, such as `mixture_rays` of them.
+    """
+    found = attack.minimal(net, test.x, test.y, **known, generator=generator)
     few = slice(certified)
     lower = certify.certificate(net, test.x[few], test.y[few], attacked=found.x_adv[few]).radius
     check_bracket(lower, found.radius[few], "l2")
     return Bracket(found.radius, lower)
 
 
-def bracket(
-    net: nn.Module, test: Dataset, radii: list[float], generator: torch.Generator
-) -> dict[str, Any]:
-    """The numbers of all points' brackets."""
-    return bracketed(net, test, generator).numbers(radii)
+def mixture_rays(data: Dataset) -> dict[str, Any]:
+    """For `attack.minimal`: the rays between the centres of the mixture that made these points."""
+    return {"mixture": data.source, "group": data.group}
 
 
 def _quantiles(values: Tensor, levels: list[float]) -> list[float]:
@@ -89,52 +93,6 @@ def radius_at_half_accuracy(radii: list[float], accuracy: list[float]) -> float:
             share = (accuracy[i - 1] - 0.5) / (accuracy[i - 1] - accuracy[i])
             return radii[i - 1] + share * (radii[i] - radii[i - 1])
     return float("inf")
-
-
-# Where nothing shorter is known, rays are this long: twice the length of a centre.
-_FIRST_RAY_LENGTH = 2.0
-# Each pass along the rays looks at shares of the radius known, from the first on by the step.
-_FIRST_SHARE_AND_STEP = ((0.0, 0.05), (0.8, 0.01), (0.99, 0.0005))
-# A pass looks at so many shares, so that it ends at the radius known.
-_SHARES_OF_A_PASS = 20
-
-
-def strongest(
-    net: nn.Module, data: Dataset, generator: torch.Generator, rays: Sequence[Tensor] = ()
-) -> attack.AttackResult:
-    """The smallest perturbation found for each point of a mixture's data.
-
-    `attack.minimal`; then `rays` (n, dim), such as what broke another classifier, and those from
-    each own centre to each opposing one, searched ever more finely. For p >= 5 gradients toward far
-    neurons vanish so fast that attacks which follow them end at places where several opposing
-    centres share the way, up to a quarter too far.
-    """
-    mixture, group = data.source, data.group
-    assert isinstance(mixture, OrthonormalMixture)
-    assert group is not None
-    found = attack.minimal(net, data.x, data.y, generator=generator)
-    for first, step in _FIRST_SHARE_AND_STEP:
-        ball = attack.Ball("l2", found.radius.clamp(max=_FIRST_RAY_LENGTH))
-        shares = [first + step * i for i in range(1, _SHARES_OF_A_PASS + 1)]
-        ways = chain(rays, attack.center_directions(mixture, group, dtype=data.x.dtype))
-        tried = attack.ray_attack(net, data.x, data.y, ways, ball, fractions=shares, name="rays")
-        found = attack.worst([found, tried])
-    return found
-
-
-def both_sides(
-    net: nn.Module,
-    data: Dataset,
-    generator: torch.Generator,
-    certified: int | None = None,
-    rays: Sequence[Tensor] = (),
-) -> Bracket:
-    """Each point's attacked radius, and the certified one of the first `certified`, or of all."""
-    found = strongest(net, data, generator, rays)
-    few = slice(certified)
-    lower = certify.radius(net, data.x[few], data.y[few], attacked=found.x_adv[few])
-    check_bracket(lower, found.radius[few], "l2, on the mixture")
-    return Bracket(found.radius, lower)
 
 
 @dataclass(frozen=True, eq=False)
