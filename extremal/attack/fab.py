@@ -176,7 +176,6 @@ def boundary(
     twin, judge = surrogate_network(net, x), float64_copy(net)
 
     def search(rows: slice) -> Tensor:
-        """The smallest perturbations of all runs, polished and pulled back."""
         part, labels = x[rows], y[rows]
         best = _start_of_search(judge, part, labels, known[rows] - part, ball)
         with torch.no_grad():

@@ -152,7 +152,6 @@ def surrogate_network(net: nn.Module, x: Tensor) -> nn.Module:
         return whole
     few = net.effective(FINE_TOLERANCE)
     small = float64_copy(few).to(x.dtype)
-    assert isinstance(small, PReLUNet)
     assert few.reduction is not None
     lost = ~few.reduction.kept & (few.reduction.contribution_sizes.amax(0) > 0)
     return _Completed(small, whole) if bool(lost.any()) else small

@@ -236,7 +236,6 @@ def _trained(net: PReLUNet, data: Dataset) -> tuple[PReLUNet, list[str], dict[st
     names = [name for name in ("neurons", "votes") if getattr(net, name).requires_grad]
     _check.require(bool(names), "net", "have neurons or votes that are not frozen", "none")
     twin = float64_copy(net)
-    assert isinstance(twin, PReLUNet)
     sizes = {name: float(part.abs().max()) for name, part in twin.named_parameters()}
     size = max(sizes[name] for name in names)
     _check.require(size > 0, "net", "have a trained weight that is not zero", "all zeros")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +13,8 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal.models.convolutional import PatchCNN
 from extremal.models.prelu_net import PReLUNet
+
+Network = TypeVar("Network", bound=nn.Module)
 
 HasInputGradient = PReLUNet | PatchCNN
 """Networks with an `input_gradient` by hand."""
@@ -83,14 +86,15 @@ def margin_gradient(net: nn.Module, x: Tensor, y: Tensor) -> tuple[Tensor, Tenso
     return value.detach(), gradient
 
 
-def float64_copy(net: nn.Module) -> nn.Module:
+def float64_copy(net: Network) -> Network:
     """A float64 copy of a network in evaluation mode; the original is left as it is.
 
     Arguments:
 
     - `net`: any module. The parameters of its copy are frozen (they ask for no gradient).
     """
-    twin = copy.deepcopy(_check.module("net", net)).double().eval()
+    _check.module("net", net)
+    twin = copy.deepcopy(net).double().eval()
     for parameter in twin.parameters():
         parameter.requires_grad_(False)
     return twin

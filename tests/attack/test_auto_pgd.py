@@ -10,14 +10,14 @@ from torch import nn
 
 from extremal.attack import Ball, pgd
 from extremal.attack.adapters.autoattack import auto_attack
-from extremal.attack.auto_pgd import apgd
-from extremal.attack.auto_pgd_ascent import (
+from extremal.attack.auto_pgd import (
     AscentProblem,
     AscentState,
     Momentum,
     MomentumState,
     Sparse,
     SparseState,
+    apgd,
 )
 from extremal.attack.objectives import OBJECTIVES, ObjectiveValues
 from extremal.models import Kaiming, PReLUNet, Preparation

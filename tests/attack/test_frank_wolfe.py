@@ -20,7 +20,7 @@ REDUCED = [
     Kind(11, 4, 1.5, 4, hidden_bias=True, grouped="signed", normalize=1.0),
 ]
 SMALL = [Kind(2, 6, 1.0, 3, bias=True), Kind(3, 8, 3.0, 1, bias=True)]
-WHOLE = [Kind(3, 8, 2.0, 1), Kind(9, 4, 2.0, 1, scale="small")]
+WHOLE = [Kind(3, 8, 2.0, 1), Kind(5, 9, 2.0, 1, scale="small")]
 
 
 @pytest.mark.parametrize("kind", REDUCED, ids=str)

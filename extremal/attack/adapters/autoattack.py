@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import sys
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import batches
-from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed
+from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed, optional_library
 from extremal.attack.attack_result import (
     BATCH_POINTS,
     CLEAN_NAME,
@@ -87,7 +86,7 @@ def auto_attack(
     _check.integer("queries", queries, minimum=1)
     _check.integer("batch", batch, minimum=1)
     _check.generator("generator", generator)
-    library = _library()
+    library = optional_library("pyautoattack", "auto_attack", "autoattack")
     result = verified(net, x, y, x, ball, CLEAN_NAME)
     rows = torch.nonzero(~result.success).squeeze(1)
     if len(rows) == 0:
@@ -217,11 +216,3 @@ def _tracing_kept() -> Iterator[None]:
         yield
     finally:
         sys.settrace(trace)
-
-
-def _library() -> Any:
-    try:
-        return importlib.import_module("pyautoattack")
-    except ImportError as error:
-        message = "auto_attack needs pyautoattack: pip install extremal[autoattack]"
-        raise ImportError(message) from error

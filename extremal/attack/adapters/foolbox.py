@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import warnings
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import NORM_ORDERS
-from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed
+from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed, optional_library
 from extremal.attack.attack_result import (
     BATCH_POINTS,
     CLEAN_NAME,
@@ -101,10 +100,9 @@ def _attacker(library: Any, attack: object, options: Mapping[str, Any] | None, n
     kinds = library.attacks
     rule = "be an attack of foolbox, or the name of a class in foolbox.attacks"
     if isinstance(attack, str):
-        kind = getattr(kinds, attack, None)
+        kind: Any = getattr(kinds, attack, None)
         known = isinstance(kind, type) and issubclass(kind, kinds.Attack)
         _check.require(known, "attack", rule, attack)
-        assert kind is not None
         attack = kind(**(options or {}))
     else:
         _check.instance("attack", attack, kinds.Attack, rule)
@@ -126,10 +124,6 @@ def _distance(attack: Any) -> Any:
 def _library() -> Any:
     # Its zoo imports GitPython, which without this refuses to load where there is no git.
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # it names an old part of scipy
-            return importlib.import_module("foolbox")
-    except ImportError as error:
-        message = "foolbox_attack needs foolbox: pip install extremal[foolbox]"
-        raise ImportError(message) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # it names an old part of scipy
+        return optional_library("foolbox", "foolbox_attack", "foolbox")

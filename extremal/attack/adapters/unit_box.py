@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -129,3 +131,12 @@ def global_seed(generator: torch.Generator) -> Iterator[int]:
             yield seed
         finally:
             np.random.set_state(before)  # noqa: NPY002
+
+
+def optional_library(name: str, attack: str, extra: str) -> Any:
+    """The package `name`, which `attack` needs; without it an error that says what to install."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        message = f"{attack} needs {name}: pip install extremal[{extra}]"
+        raise ImportError(message) from error

@@ -22,7 +22,7 @@ LEAST_MARGIN_ROUNDINGS = 32
 # So many steps are made on the network itself in the end.
 TIGHTENING_STEPS = 2
 # Bisection along a perturbation halves it so often.
-BISECTIONS = 7
+BISECTION_STEPS = 7
 
 
 def no_perturbations(task: ReducedProblem, broken_below: Tensor) -> BestPerturbations:
@@ -63,7 +63,7 @@ def bisect(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
     whole = best.delta[rows].clone()
     low = torch.zeros_like(whole[:, :1])
     high = torch.ones_like(low)
-    for _ in range(BISECTIONS):
+    for _ in range(BISECTION_STEPS):
         if len(rows) == 0:
             return
         middle = 0.5 * (low + high)

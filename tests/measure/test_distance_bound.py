@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from extremal.measure import distance, supremum
-from extremal.measure.classifier_distance import distance_upper_bound as bounds
+from extremal.measure.classifier_distance import distance_between as bounds
+from extremal.measure.classifier_distance.distance_between import largest_on_circle
 from extremal.measure.classifier_distance.distance_search import best_scale
-from extremal.measure.classifier_distance.distance_upper_bound import largest_on_circle
 from extremal.measure.classifier_distance.network_difference import (
     NeuronSum,
     as_sum,
