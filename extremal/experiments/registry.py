@@ -57,7 +57,7 @@ RECORDS = {
     "min-vidal-2025/figure-2": "min_vidal_2025.figure_2_network_comparison:figure_2",
     "min-vidal-2025/figure-7": "min_vidal_2025.figure_2_network_comparison:figure_7",
     "min-vidal-2025/theorem": "min_vidal_2025.subclass_theorem:theorem",
-    "open-questions/activation": "open_questions.activations:activation",
+    "open-questions/activation": "open_questions.activations_and_losses:activation",
     "open-questions/algorithm": "open_questions.algorithms:algorithm",
     "open-questions/correlation": "open_questions.correlated_clusters:correlation",
     "open-questions/critical-radius": "open_questions.critical_radius:critical_radius",
@@ -69,7 +69,7 @@ RECORDS = {
 """The records of the package: the name of an experiment, and where it is."""
 
 _PLACES = {  # the end of an id, and where its function is
-    "activation:activation": "open_questions.activations:trial",
+    "activation:activation": "open_questions.activations_and_losses:trial",
     "algorithm:algorithm": "open_questions.algorithms:trial",
     "alignment:alignment": "min_vidal_2024.lemma_1_alignment_error:trial",
     "averaging:ablation": "li_2025_averaging.averaging_trial:ablation_trial",

@@ -10,13 +10,13 @@ import extremal
 from extremal import measure
 from extremal.experiments import get
 from extremal.experiments.papers.open_questions import activations as study
-from extremal.experiments.papers.open_questions.activations import (
+from extremal.experiments.papers.open_questions.activations_and_losses import (
     ACTIVATIONS,
     SHALLOW,
     ShiftedReLU,
     squared_hinge,
 )
-from extremal.experiments.papers.open_questions.activations import (
+from extremal.experiments.papers.open_questions.activations_and_losses import (
     trial as activation,
 )
 
