@@ -29,7 +29,7 @@ from extremal.cli.runs import (
 )
 from extremal.experiments import Experiment, Store
 from extremal.experiments.saved_results import from_runs, from_shipped, from_summary, report_files
-from extremal.experiments.sweep_file import SWEEPS
+from extremal.experiments.sweep_file import SWEEP_PREFIX
 
 
 def _names(incomplete: str) -> list[str]:
@@ -151,7 +151,7 @@ def show(
     if ended is not None:
         _tell(None, *ended, as_json)
         return
-    if name.startswith(SWEEPS):
+    if name.startswith(SWEEP_PREFIX):
         raise ValueError(
             f"no sweep of the name {name} has ended in {out}; run it: extremal sweep FILE.toml"
         )

@@ -26,7 +26,7 @@ from extremal.experiments.experiment import (
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial
 
-_MISSING = "no trial of it is done yet"
+_NOT_DONE_REASON = "no trial of it is done yet"
 
 
 def check_where(name: str, where: Mapping[str, Any], trials: Sequence[Trial]) -> None:
@@ -78,7 +78,7 @@ def panel_data(
     found = matching(panel.where, done)
     if not found:
         broken = matching(panel.where, failed)
-        why = f"failed: {broken[0].reason.splitlines()[0]}" if broken else _MISSING
+        why = f"failed: {broken[0].reason.splitlines()[0]}" if broken else _NOT_DONE_REASON
         return {"kind": "missing", "title": panel.title, "reason": why}
     data = {"title": panel.title}
     match panel:

@@ -68,7 +68,7 @@ RECORDS = {
 }
 """The records of the package: the name of an experiment, and where it is."""
 
-_PLACES = {  # the end of an id, and where its function is
+_STUDY_PLACES = {  # the end of an id, and where its function is
     "activation:activation": "open_questions.activations_and_losses:trial",
     "algorithm:algorithm": "open_questions.algorithms:trial",
     "alignment:alignment": "min_vidal_2024.lemma_1_alignment_error:trial",
@@ -99,7 +99,7 @@ _PLACES = {  # the end of an id, and where its function is
     "stages:stages": "min_vidal_2024.figure_1_neurons_in_space:trial",
     "training_time:training_time": "open_questions.adversarial_training_cost:trial",
 }
-STUDIES = {f"extremal.experiments.studies.{name}": place for name, place in _PLACES.items()}
+STUDIES = {f"extremal.experiments.studies.{name}": place for name, place in _STUDY_PLACES.items()}
 """The studies of the package: the id, which is part of trials' keys, and where its function is."""
 Source = tuple[str, str]
 """The path and the text of a user's module."""

@@ -20,7 +20,7 @@ from extremal.experiments.summary import summarise, write_summary
 from extremal.experiments.sweep_file import sweep_rows, with_default_panels
 
 # A name is a folder below the runs: parts of letters, digits, dots, dashes and underscores.
-_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+_RECORD_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 
 
 def reproduce(
@@ -51,7 +51,7 @@ def reproduce(
 
     record = find_record(name_or_record) if isinstance(name_or_record, str) else name_or_record
     require(isinstance(record, Experiment), "name_or_record", "be a name or a record", record)
-    good = _NAME.fullmatch(record.name) is not None
+    good = _RECORD_NAME.fullmatch(record.name) is not None
     require(good, "name", "be words joined by slashes, as in mine/figure-1", record.name)
     ours = record.name not in RECORDS or record == get(record.name)
     require(ours, "name", "differ from the package's own", record.name)

@@ -36,13 +36,13 @@ from extremal.experiments.registry import get, require_study
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.trial import Trial
 
-_KEYS = {"name", "title", "experiment", "function", "scale", "seeds", "version"}
-_TABLES = {"settings", "axes", "plots"}
-_RANGE = {"from", "to", "steps", "log"}
-_PLOT = {"x", "y", "by", "log", "title", "where"}
+_TOP_KEYS = {"name", "title", "experiment", "function", "scale", "seeds", "version"}
+_TABLE_NAMES = {"settings", "axes", "plots"}
+_RANGE_KEYS = {"from", "to", "steps", "log"}
+_PLOT_KEYS = {"x", "y", "by", "log", "title", "where"}
 _MOST_PLOTS = 6
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-SWEEPS = "sweeps/"  # what the names of sweeps begin with
+_SWEEP_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+SWEEP_PREFIX = "sweeps/"  # what the names of sweeps begin with
 
 
 def read_sweep(path: str | Path) -> Experiment:
@@ -58,18 +58,18 @@ def read_sweep(path: str | Path) -> Experiment:
         asked = tomllib.loads(data.decode())
     except ValueError as error:
         raise ValueError(f"{source} must be a TOML file, got {error}") from error
-    unknown = sorted(set(asked) - _KEYS - _TABLES)
-    require(not unknown, f"{source}", f"have the keys {_listed(_KEYS | _TABLES)}", unknown)
+    unknown = sorted(set(asked) - _TOP_KEYS - _TABLE_NAMES)
+    require(not unknown, f"{source}", f"have the keys {_listed(_TOP_KEYS | _TABLE_NAMES)}", unknown)
     one = ("experiment" in asked) != ("function" in asked)
     require(one, f"{source}", "name one experiment or one function", "both or none")
     _check_tables(asked)
     name = asked.get("name", source.stem)
-    good = isinstance(name, str) and _NAME.fullmatch(name) is not None
+    good = isinstance(name, str) and _SWEEP_NAME.fullmatch(name) is not None
     require(good, "name", "be letters, digits, dots, dashes and underscores", name)
     base = _of_experiment(asked) if "experiment" in asked else _of_function(asked)
     named = dataclasses.replace(
         base,
-        name=f"{SWEEPS}{name}",
+        name=f"{SWEEP_PREFIX}{name}",
         title=str(asked.get("title", name)),
         panels=tuple(_plot(plot) for plot in _plots(asked)),
         columns=2,
@@ -225,7 +225,7 @@ def _values(name: str, value: Any) -> list[Any]:
 
 
 def _range(name: str, value: Mapping[str, Any]) -> list[float]:
-    good = {"from", "to", "steps"} <= set(value) <= _RANGE
+    good = {"from", "to", "steps"} <= set(value) <= _RANGE_KEYS
     require(good, name, "have from, to, steps and perhaps log", value)
     steps = integer(f"{name}.steps", value["steps"], minimum=2)
     low, high = (number(f"{name}.{end}", value[end]) for end in ("from", "to"))
@@ -245,8 +245,8 @@ def _plots(asked: Mapping[str, Any]) -> list[Any]:
 
 
 def _plot(plot: Any) -> Line:
-    good = isinstance(plot, dict) and {"x", "y"} <= set(plot) <= _PLOT
-    require(good, "plots", f"have x and y, and of {_listed(_PLOT)} what you like", plot)
+    good = isinstance(plot, dict) and {"x", "y"} <= set(plot) <= _PLOT_KEYS
+    require(good, "plots", f"have x and y, and of {_listed(_PLOT_KEYS)} what you like", plot)
     y = plot["y"] if isinstance(plot["y"], list) else [plot["y"]]
     words = [plot["x"], *y, plot.get("by", "")]
     require(all(isinstance(word, str) for word in words), "plots", "name x, y and by", plot)

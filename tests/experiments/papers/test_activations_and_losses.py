@@ -12,7 +12,7 @@ from extremal.experiments import get
 from extremal.experiments.papers.open_questions import activations as study
 from extremal.experiments.papers.open_questions.activations_and_losses import (
     ACTIVATIONS,
-    SHALLOW,
+    SHALLOW_ACTIVATIONS,
     ShiftedReLU,
     squared_hinge,
 )
@@ -44,9 +44,9 @@ def test_all_activations_of_a_seed_meet_the_same_points(monkeypatch):
         return {}
 
     monkeypatch.setattr(study, "_robustness", keep)
-    for name in (*SHALLOW, *ACTIVATIONS):
+    for name in (*SHALLOW_ACTIVATIONS, *ACTIVATIONS):
         seen(activation=name, steps=1)
-    assert len(met) == len(SHALLOW) + len(ACTIVATIONS)
+    assert len(met) == len(SHALLOW_ACTIVATIONS) + len(ACTIVATIONS)
     assert all(torch.equal(points, met[0]) for points in met)
 
 
@@ -63,7 +63,7 @@ def test_formulas():
     torch.testing.assert_close(squared_hinge(out, y), torch.tensor([0.25, 2.25, 0.0]))
 
 
-@pytest.mark.parametrize("name", [*SHALLOW, *ACTIVATIONS])
+@pytest.mark.parametrize("name", [*SHALLOW_ACTIVATIONS, *ACTIVATIONS])
 def test_every_activation_is_trained(name):
     numbers = seen(activation=name, attacked_points=2, radii=[0.5], steps=200)
     start = seen(activation=name, attacked_points=2, radii=[0.5], steps=1)

@@ -20,7 +20,7 @@ from extremal.experiments.papers.min_vidal_2024.figure_4_trial import (
     trial as features,
 )
 from extremal.experiments.papers.shared import frozen_features as feature_sources
-from extremal.experiments.papers.shared.frozen_features import READY, caltech256, source
+from extremal.experiments.papers.shared.frozen_features import READY_FILE, caltech256, source
 from extremal.models.image_features.frozen_networks import load_resnet
 from tests.models.test_frozen_networks import BLOCKS, random_state
 
@@ -132,7 +132,7 @@ def test_without_files_one_line_says_what_is_looked_for(places):
         features(smoke(source="caltech256"), torch.Generator().manual_seed(0))
     message = str(caught.value)
     assert "\n" not in message
-    for part in (str(given), str(cache), READY, "001.ak47", "resnet152*.pth"):
+    for part in (str(given), str(cache), READY_FILE, "001.ak47", "resnet152*.pth"):
         assert part in message
 
 
@@ -155,7 +155,7 @@ def test_only_what_is_missing_is_named(places, generator):
 def test_ready_features_are_taken(places, generator):
     made = random_features(144, 12, generator)
     places[1].mkdir(parents=True)
-    save_file(made, places[1] / READY)
+    save_file(made, places[1] / READY_FILE)
     found = source(smoke(source="caltech256"))
     assert torch.equal(found.x, made["x"])
     assert torch.equal(found.y, made["y"])
@@ -167,10 +167,10 @@ def test_ready_features_are_taken(places, generator):
 def test_a_spoilt_file_of_features_is_named(content, places):
     places[0].mkdir(parents=True)
     if content is None:
-        save_file({"x": torch.ones(2, 2)}, places[0] / READY)
+        save_file({"x": torch.ones(2, 2)}, places[0] / READY_FILE)
     else:
-        (places[0] / READY).write_bytes(content)
-    with pytest.raises(ValueError, match=READY):
+        (places[0] / READY_FILE).write_bytes(content)
+    with pytest.raises(ValueError, match=READY_FILE):
         caltech256(SIZE, list(BLOCKS), "bilinear")
 
 

@@ -46,7 +46,7 @@ def test_curves_and_pictures_are_of_the_sizes_asked_for(outcome):
     assert numbers["epoch"] == [0, 2, 4, 6]
     assert all(
         len(numbers[f"{kind}_{name}"]) == 4
-        for kind in study.TRAININGS
+        for kind in study.TRAINING_KINDS
         for name in ("clean", "robust", "robust_features", "non_robust_features")
     )
     assert set(outcome.arrays) == {"original", "robust_features", "non_robust_features"}

@@ -168,7 +168,9 @@ def test_a_cover_reaches_fresh_points_and_proves_them():
 
 
 def test_a_cover_that_is_never_whole_says_so(monkeypatch):
-    monkeypatch.setattr("extremal.experiments.papers.li_2022.smallest_width_trial._MOST", 100)
+    monkeypatch.setattr(
+        "extremal.experiments.papers.li_2022.smallest_width_trial._MOST_COVER_POINTS", 100
+    )
     params = first("generalisation", cover_batch=50, cover_reach=0.02)
     source = data.ManifoldCells("torus", 2, 4, generator=generator())
     assert covered(params, source, generator()).coverage < 0.95

@@ -11,7 +11,7 @@ from extremal.evaluate import BracketViolation
 from extremal.experiments import get
 from extremal.experiments.papers.min_vidal_2025 import network_comparison_trial as comparison
 from extremal.experiments.papers.min_vidal_2025.network_comparison_trial import (
-    NETWORKS,
+    NETWORK_NAMES,
     narrowed,
     network,
     trained,
@@ -35,7 +35,7 @@ def generator(seed=3):
     return torch.Generator().manual_seed(seed)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("name", NETWORK_NAMES)
 def test_the_narrow_network_is_the_same_function(name):
     net = network(name, MIXTURE, BASE, generator())
     data = MIXTURE.sample(30, generator=generator())

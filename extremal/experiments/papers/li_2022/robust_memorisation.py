@@ -17,9 +17,11 @@ from extremal.experiments import Claim, Experiment, Line, Setting
 from extremal.experiments.trial import Outcome
 from extremal.models import DistanceRatio, Memoriser
 
-_UPPER = "Theorem 2.2: O~(N d) parameters are enough; the construction and its constant are ours"
-_EXACT = "the construction's proof"
-_RATIO = "Lemma on f*: 1/eps-Lipschitz, and robust at eps"
+_UPPER_SOURCE = (
+    "Theorem 2.2: O~(N d) parameters are enough; the construction and its constant are ours"
+)
+_EXACT_SOURCE = "the construction's proof"
+_RATIO_SOURCE = "Lemma on f*: 1/eps-Lipschitz, and robust at eps"
 _CORNERS_LEAVE = "ours: above radius + gap / d corners leave a point's own indicator"
 
 
@@ -34,7 +36,7 @@ def _claim(text: str, value: str, published: float, rule: str, source: str, **wh
 def _plain(text: str, value: str, rule: str) -> list[Claim]:
     """Of the network with its matrices, which small N d have: for all N in the plane, all d."""
     return [
-        _claim(f"{of}: {text}", value, 0.0, rule, _EXACT, **where)
+        _claim(f"{of}: {text}", value, 0.0, rule, _EXACT_SOURCE, **where)
         for of, where in (("d = 2", {"dim": 2}), ("N = 10", {"count": 10}))
     ]
 
@@ -45,7 +47,7 @@ def _exponent(letter: str, against: str, **where: int) -> Claim:
         "counted",
         1.0,
         0.1,
-        _UPPER,
+        _UPPER_SOURCE,
         where,
         interval="power",
         against=against,
@@ -101,19 +103,21 @@ memorisation = Experiment(
         ),
     ),
     claims=(
-        _claim("robust training error under attack", "robust_error", 0.0, "below", _EXACT),
-        _claim("points whose radius is not proven", "unproven", 0.0, "below", _EXACT),
-        _claim("d = 2: error by enumeration", "enumerated_error", 0.0, "below", _EXACT, dim=2),
-        *_corners("error at corners", "corner_error", 0.0, "below", _EXACT),
+        _claim("robust training error under attack", "robust_error", 0.0, "below", _EXACT_SOURCE),
+        _claim("points whose radius is not proven", "unproven", 0.0, "below", _EXACT_SOURCE),
+        _claim(
+            "d = 2: error by enumeration", "enumerated_error", 0.0, "below", _EXACT_SOURCE, dim=2
+        ),
+        *_corners("error at corners", "corner_error", 0.0, "below", _EXACT_SOURCE),
         *_plain("points that intervals do not prove", "plain_unproven", "below"),
         *_plain("non-zero weights minus 6 N d + 2 N", "formula_gap", "near"),
         _exponent("N, d = 2", "count", dim=2),
         _exponent("d, N = 10", "dim", count=10),
         *_corners("broken at corners just beyond", "corners_beyond", 1.0, "above", _CORNERS_LEAVE),
         _claim("broken just beyond its limit", "beyond", 1.0, "above", _CORNERS_LEAVE),
-        _claim("f*: largest slope times eps", "ratio_slope", 1.0, "below", _RATIO),
-        _claim("f*: broken just below eps", "ratio_error", 0.0, "below", _RATIO),
-        _claim("f*: points not proven at eps", "ratio_unproven", 0.0, "below", _RATIO),
+        _claim("f*: largest slope times eps", "ratio_slope", 1.0, "below", _RATIO_SOURCE),
+        _claim("f*: broken just below eps", "ratio_error", 0.0, "below", _RATIO_SOURCE),
+        _claim("f*: points not proven at eps", "ratio_unproven", 0.0, "below", _RATIO_SOURCE),
     ),
     version=2,
     notes=(
@@ -128,12 +132,18 @@ memorisation = Experiment(
 )
 
 
-_CLOSE = 1e-9  # shares of a radius that rounding may take
-_ENUMERATED = 21  # points along each axis of a ball in the plane
-_SEEN = 600  # N d up to which the network is written out, with 4 (N d)^2 weights and more
-_CORNERED = 10  # dimensions up to which all corners of a ball are looked at
-_BEYOND = 1.05  # of the limit of the construction
-_EXACTLY = (
+# Rounding may take this share of a radius.
+_ROUNDING_SHARE = 1e-9
+# A ball in the plane is enumerated at so many points along each axis.
+_GRID_POINTS_PER_AXIS = 21
+# Up to this N d the network is written out, with 4 (N d)^2 weights and more.
+_LARGEST_EXPLICIT_SIZE = 600
+# Up to so many dimensions all corners of a ball are looked at.
+_MOST_CORNER_DIMENSIONS = 10
+# The attack beyond the construction's limit is at this share of it.
+_SHARE_OF_THE_LIMIT = 1.05
+# These numbers are known without an attack, of small problems.
+_EXACT_NUMBERS = (
     "enumerated_error",
     "corner_error",
     "corners_beyond",
@@ -179,7 +189,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "lower": theory.training_parameters("lower", count, dim).value,
         "measured_separation": ratio.separation,
         "robust_error": broken(net, net.radius),
-        "unproven": float((proven < net.radius * (1.0 - _CLOSE)).double().mean()),
+        "unproven": float((proven < net.radius * (1.0 - _ROUNDING_SHARE)).double().mean()),
         "beyond": broken(net, _limit(net)),
         "ratio_slope": eps * steepest(ratio, found, params["slopes"], generator),
         "ratio_error": broken(ratio, 0.999 * eps),
@@ -191,13 +201,13 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 def _exact(net: Memoriser, found: Dataset) -> dict[str, float | None]:
     """What is known without an attack, of small problems; None where they are too large."""
     count, dim = found.x.shape
-    numbers: dict[str, float | None] = dict.fromkeys(_EXACTLY)
+    numbers: dict[str, float | None] = dict.fromkeys(_EXACT_NUMBERS)
     if dim == 2:
         numbers["enumerated_error"] = _enumerated(net, found)
-    if dim <= _CORNERED:
+    if dim <= _MOST_CORNER_DIMENSIONS:
         numbers["corner_error"] = cornered(net, found, net.radius)
         numbers["corners_beyond"] = cornered(net, found, _limit(net))
-    if count * dim <= _SEEN:
+    if count * dim <= _LARGEST_EXPLICIT_SIZE:
         plain = net.explicit()
         counted = sum(int(part.count_nonzero()) for part in plain.parameters())
         numbers["counted"] = float(counted)
@@ -209,7 +219,7 @@ def _exact(net: Memoriser, found: Dataset) -> dict[str, float | None]:
 
 def _limit(net: Memoriser) -> float:
     """A radius just above that at which corners of a ball leave its own indicator."""
-    return _BEYOND * (net.radius + net.gap / net.dim)
+    return _SHARE_OF_THE_LIMIT * (net.radius + net.gap / net.dim)
 
 
 def interval_margins(net: nn.Module, found: Dataset, radius: float) -> Tensor:
@@ -251,12 +261,12 @@ def steepest(net: DistanceRatio, found: Dataset, count: int, generator: torch.Ge
 def _unproven(net: DistanceRatio, found: Dataset, eps: float) -> float:
     """The share of points whose proven radius is below eps."""
     proven = certify.radius(net, found.x, found.y, norm="linf")
-    return float((proven < eps * (1.0 - _CLOSE)).double().mean())
+    return float((proven < eps * (1.0 - _ROUNDING_SHARE)).double().mean())
 
 
 def _enumerated(net: Memoriser, found: Dataset) -> float:
     """The share of points in the plane with a wrong one on a grid of their ball, edges included."""
-    steps = torch.linspace(-net.radius, net.radius, _ENUMERATED, dtype=torch.float64)
+    steps = torch.linspace(-net.radius, net.radius, _GRID_POINTS_PER_AXIS, dtype=torch.float64)
     return _wrong(net, found, torch.cartesian_prod(steps, steps))
 
 

@@ -13,16 +13,18 @@ from extremal.data import Dataset
 from extremal.experiments import Claim, Experiment, Line, Setting
 from extremal.experiments.trial import Outcome
 
-_TABLE = "the talk's table (Raghunathan et al. 2019), as a pattern on another network; limits ours"
-_RICE = "Rice et al. 2020, in the talk: the robust test error rises again; the limit is ours"
-_CURVES = ("train_clean", "test_clean", "train_robust", "test_robust")
+_TABLE_SOURCE = (
+    "the talk's table (Raghunathan et al. 2019), as a pattern on another network; limits ours"
+)
+_RICE_SOURCE = "Rice et al. 2020, in the talk: the robust test error rises again; the limit is ours"
+_CURVE_NAMES = ("train_clean", "test_clean", "train_robust", "test_robust")
 
 
 def _panel(title: str, training: str) -> Line:
     return Line(
         title,
         "epoch",
-        {name: name.replace("_", ", ") for name in _CURVES},
+        {name: name.replace("_", ", ") for name in _CURVE_NAMES},
         "epoch",
         "accuracy",
         where={"training": training},
@@ -88,18 +90,20 @@ overfitting = Experiment(
         _panel("Adversarial training", "adversarial"),
     ),
     claims=(
-        _claim("robust test, 3.5 % there", "clean", "robust_test", 0.1, "below", _TABLE),
-        _claim("clean train", "clean", "clean_train", 0.99, "above", _TABLE),
-        _claim("robust train", "adversarial", "robust_train", 0.99, "above", _TABLE),
-        _claim("clean train", "adversarial", "clean_train", 0.99, "above", _TABLE),
-        _claim("robust train - test, .542 there", "adversarial", "gap", 0.5, "above", _TABLE),
-        _claim("won by early stopping", "adversarial", "recovered", 0.0, "above", _RICE),
+        _claim("robust test, 3.5 % there", "clean", "robust_test", 0.1, "below", _TABLE_SOURCE),
+        _claim("clean train", "clean", "clean_train", 0.99, "above", _TABLE_SOURCE),
+        _claim("robust train", "adversarial", "robust_train", 0.99, "above", _TABLE_SOURCE),
+        _claim("clean train", "adversarial", "clean_train", 0.99, "above", _TABLE_SOURCE),
+        _claim(
+            "robust train - test, .542 there", "adversarial", "gap", 0.5, "above", _TABLE_SOURCE
+        ),
+        _claim("won by early stopping", "adversarial", "recovered", 0.0, "above", _RICE_SOURCE),
         Claim(
             "adversarial: robust test, above that of clean training",
             "robust_test",
             {"training": "clean"},
             0.0,
-            _TABLE,
+            _TABLE_SOURCE,
             {"training": "adversarial"},
             "above",
         ),
@@ -108,7 +112,7 @@ overfitting = Experiment(
             "clean_test",
             {"training": "clean"},
             0.0,
-            _TABLE,
+            _TABLE_SOURCE,
             {"training": "adversarial"},
             "below",
             ("paper",),
@@ -124,8 +128,8 @@ overfitting = Experiment(
 )
 
 
-TRAININGS = ("clean", "adversarial")
-_PARTS = ("train", "validation", "test")
+TRAINING_KINDS = ("clean", "adversarial")
+_DATA_PARTS = ("train", "validation", "test")
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -136,7 +140,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     best robust accuracy on the validation set; `recovered` is what it wins on the test set over the
     last epoch, and `gap` the robust train minus test accuracy in the end.
     """
-    _check.choice("training", params["training"], TRAININGS)
+    _check.choice("training", params["training"], TRAINING_KINDS)
     sets = _split(params, generator)
     learn = sets["train"]
     net = models.PReLUNet(
@@ -152,7 +156,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     every = params["recorded_every"]
     radius = params["radius"] if params["training"] == "adversarial" else 0.0
     seed = generator.initial_seed()
-    looks = {f"{part}_robust": _look(sets[part], params, seed) for part in _PARTS}
+    looks = {f"{part}_robust": _look(sets[part], params, seed) for part in _DATA_PARTS}
     looks["test_clean"] = lambda seen: measure.accuracy(seen, sets["test"])
     path = train.adversarial(
         net,

@@ -23,42 +23,50 @@ from extremal.experiments.papers.shared.image_training import random_images
 from extremal.experiments.trial import Outcome
 from extremal.measure import Separation
 
-_TABLE = "the talk's table, measured by Yang et al. 2020; to the printed digits"
-_EXACT = "ours: a plain loop over all pairs of some points, and of the closest ones"
-_BOUNDED = "ours: the data and a few tiles; the peak of the process, data and imports included"
-_ABOVE = "Key observation of the talk: data are farther apart than twice the radius"
-_NAMES = {
+_TABLE_SOURCE = "the talk's table, measured by Yang et al. 2020; to the printed digits"
+_EXACT_SOURCE = "ours: a plain loop over all pairs of some points, and of the closest ones"
+_BOUNDED_SOURCE = (
+    "ours: the data and a few tiles; the peak of the process, data and imports included"
+)
+_ABOVE_SOURCE = "Key observation of the talk: data are farther apart than twice the radius"
+_DATASET_NAMES = {
     "mnist": "MNIST",
     "cifar10": "CIFAR-10",
     "fashion-mnist": "Fashion-MNIST",
     "digits": "digits",
 }
-_RADII = {"mnist": 0.1, "cifar10": 0.031, "fashion-mnist": 0.1, "digits": 0.1}
-PUBLISHED = {"mnist": (0.737, 0.812), "cifar10": (0.212, 0.220)}
-_KINDS = (("train", "train-train"), ("test", "test-train"))
+_ATTACK_RADII = {"mnist": 0.1, "cifar10": 0.031, "fashion-mnist": 0.1, "digits": 0.1}
+PUBLISHED_DISTANCES = {"mnist": (0.737, 0.812), "cifar10": (0.212, 0.220)}
+_SEARCH_KINDS = (("train", "train-train"), ("test", "test-train"))
 
 
 def cases(*problems: str) -> list[dict[str, Any]]:
     """Data sets with the radius that attacks on them use."""
-    return [{"panel": name, "problem": name, "radius": _RADII[name]} for name in problems]
+    return [{"panel": name, "problem": name, "radius": _ATTACK_RADII[name]} for name in problems]
 
 
 def published(problem: str, values: tuple[float, float]) -> tuple[Claim, ...]:
     """The two published distances of a data set, which agree where they round to the same."""
     rows = (
-        (f"{_NAMES.get(problem, problem)}: {text}", kind, value, 5e-4)
-        for (kind, text), value in zip(_KINDS, values, strict=True)
+        (f"{_DATASET_NAMES.get(problem, problem)}: {text}", kind, value, 5e-4)
+        for (kind, text), value in zip(_SEARCH_KINDS, values, strict=True)
     )
-    return claims(_TABLE, {"panel": problem}, *rows, scales=("paper",))
+    return claims(_TABLE_SOURCE, {"panel": problem}, *rows, scales=("paper",))
 
 
 def _pictures(problem: str) -> list[ArrayHeatMap]:
     where = {"panel": problem}
     return [
         ArrayHeatMap(
-            f"{_NAMES[problem]}: closest pair, {text}", f"{kind}_pair", "", "", None, where, 0.0
+            f"{_DATASET_NAMES[problem]}: closest pair, {text}",
+            f"{kind}_pair",
+            "",
+            "",
+            None,
+            where,
+            0.0,
         )
-        for kind, text in _KINDS
+        for kind, text in _SEARCH_KINDS
     ]
 
 
@@ -70,7 +78,7 @@ def _curves(kind: str, text: str) -> Line:
         "share of points",
         "l-inf distance",
         by="panel",
-        labels=_NAMES,
+        labels=_DATASET_NAMES,
     )
 
 
@@ -99,25 +107,31 @@ separation = Experiment(
     axes=("case",),
     columns=2,
     panels=(
-        *(_curves(kind, text) for kind, text in _KINDS),
+        *(_curves(kind, text) for kind, text in _SEARCH_KINDS),
         *_pictures("mnist"),
         *_pictures("cifar10"),
     ),
     claims=(
-        *published("mnist", PUBLISHED["mnist"]),
-        *published("cifar10", PUBLISHED["cifar10"]),
+        *published("mnist", PUBLISHED_DISTANCES["mnist"]),
+        *published("cifar10", PUBLISHED_DISTANCES["cifar10"]),
         *(
             claim
-            for problem, name in _NAMES.items()
+            for problem, name in _DATASET_NAMES.items()
             for claim in claims(
-                _ABOVE,
+                _ABOVE_SOURCE,
                 {"panel": problem},
                 (f"{name}: half the distance over the radius", "ratio", 1.0, 0.0),
                 rule="above",
             )
         ),
-        *claims(_EXACT, {}, ("all: largest difference to brute force", "brute_force_gap", 0, 1e-7)),
-        *claims(_BOUNDED, {}, ("all: peak memory, GB", "peak_memory", 2.0, 0.0), rule="below"),
+        *claims(
+            _EXACT_SOURCE,
+            {},
+            ("all: largest difference to brute force", "brute_force_gap", 0, 1e-7),
+        ),
+        *claims(
+            _BOUNDED_SOURCE, {}, ("all: peak memory, GB", "peak_memory", 2.0, 0.0), rule="below"
+        ),
     ),
     version=2,
     notes=(
@@ -129,7 +143,7 @@ separation = Experiment(
 )
 
 
-_CASES = [
+_FOLDER_CASES = [
     {"panel": "svhn", "problem": "svhn", "radius": 0.031, "image_size": 32},
     {
         "panel": "restricted-imagenet",
@@ -143,7 +157,9 @@ separation_folders = separation.variant(
     "li-2022/separation-folders",
     title="How far apart are classes of images of your own?",
     settings={
-        "case": Setting(_CASES, "S", "with the talk's radii; the size of ImageNet's is ours"),
+        "case": Setting(
+            _FOLDER_CASES, "S", "with the talk's radii; the size of ImageNet's is ours"
+        ),
     },
     quick={},
     smoke={
@@ -174,7 +190,8 @@ separation_folders = separation.variant(
 )
 
 
-_LEVELS = 101  # of the distribution of nearest distances that is kept
+# The distribution of nearest distances is kept at so many levels.
+_QUANTILE_COUNT = 101
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -192,7 +209,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     norm = params["norm"]
     inside = measure.separation(learn, norm=norm)
     across = measure.separation(test, learn, norm=norm)
-    level = torch.linspace(0.0, 1.0, _LEVELS, dtype=torch.float64)
+    level = torch.linspace(0.0, 1.0, _QUANTILE_COUNT, dtype=torch.float64)
     least = min(inside.minimum, across.minimum)
     return Outcome(
         {

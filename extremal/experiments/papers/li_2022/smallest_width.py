@@ -4,12 +4,12 @@ from typing import Any
 
 from extremal.experiments import Claim, Experiment, Line, Setting
 
-_LINEAR = "Theorem 4.3: exp(Omega(d)) for robust, O(d) for clean; the limit is ours"
-_MANIFOLD = "Theorems 5.5 and 5.8: exp(k); the limit is ours"
-_AMBIENT = "Theorem 5.5: k counts and not d; the limit is ours"
-_COVER = "Theorem 5.5: exp(k); our construction, the memoriser of a cover, has d exp(k)"
-_LAW = "ours: below 1 the points are nearer to exponential growth than to a power law"
-_WIDTHS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128]
+_LINEAR_SOURCE = "Theorem 4.3: exp(Omega(d)) for robust, O(d) for clean; the limit is ours"
+_MANIFOLD_SOURCE = "Theorems 5.5 and 5.8: exp(k); the limit is ours"
+_AMBIENT_SOURCE = "Theorem 5.5: k counts and not d; the limit is ours"
+_COVER_SOURCE = "Theorem 5.5: exp(k); our construction, the memoriser of a cover, has d exp(k)"
+_LAW_SOURCE = "ours: below 1 the points are nearer to exponential growth than to a power law"
+_TRIED_WIDTHS = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128]
 
 
 def _case(
@@ -76,7 +76,9 @@ def _law(text: str, value: str, problem: str) -> Claim:
     against = "cover_size" if value.startswith("cover") else "size"
     text = f"{text}: residual of exponential growth over a power law's"
     where = {"problem": problem}
-    return Claim(text, value, 1.0, 0.0, _LAW, where, "below", interval="lead", against=against)
+    return Claim(
+        text, value, 1.0, 0.0, _LAW_SOURCE, where, "below", interval="lead", against=against
+    )
 
 
 generalisation = Experiment(
@@ -93,7 +95,7 @@ generalisation = Experiment(
         "gap": Setting(0.1, "O", "of the torus; the separation is 1.18"),
         "dim": Setting(12, "O", "of the torus whose k grows"),
         "intrinsic": Setting(3, "O", "k of the torus whose d grows"),
-        "widths": Setting(_WIDTHS, "O", "tried, in this order"),
+        "widths": Setting(_TRIED_WIDTHS, "O", "tried, in this order"),
         "starts": Setting(1, "O", "trainings of a width"),
         "target": Setting(0.1, "O", "error on fresh points that has to be reached"),
         "train_each": Setting(16, "O", "training points of each cell"),
@@ -131,19 +133,25 @@ generalisation = Experiment(
             "robust_width",
             0.5,
             "above",
-            _LINEAR,
+            _LINEAR_SOURCE,
             "lattice",
         ),
         _law("lattice", "robust_width", "lattice"),
-        _claim("lattice: largest clean width", "clean_largest", 2.0, "below", _LINEAR, "lattice"),
-        _claim("lattice: a plane's clean error", "plane_clean", 0.0, "below", _LINEAR, "lattice"),
-        _claim("lattice: its robust error", "plane_robust", 1.0, "above", _LINEAR, "lattice"),
+        _claim(
+            "lattice: largest clean width", "clean_largest", 2.0, "below", _LINEAR_SOURCE, "lattice"
+        ),
+        _claim(
+            "lattice: a plane's clean error", "plane_clean", 0.0, "below", _LINEAR_SOURCE, "lattice"
+        ),
+        _claim(
+            "lattice: its robust error", "plane_robust", 1.0, "above", _LINEAR_SOURCE, "lattice"
+        ),
         _growth(
             "torus: doublings of the robust width a dimension k",
             "robust_width",
             0.5,
             "above",
-            _MANIFOLD,
+            _MANIFOLD_SOURCE,
             "manifold",
         ),
         _law("torus", "robust_width", "manifold"),
@@ -152,7 +160,7 @@ generalisation = Experiment(
             "robust_width",
             0.05,
             "below",
-            _AMBIENT,
+            _AMBIENT_SOURCE,
             "ambient",
         ),
         _growth(
@@ -160,7 +168,7 @@ generalisation = Experiment(
             "cover_parameters",
             1.0,
             "above",
-            _COVER,
+            _COVER_SOURCE,
             "manifold",
         ),
         _law("cover", "cover_parameters", "manifold"),
@@ -169,22 +177,31 @@ generalisation = Experiment(
             "cover_parameters",
             1.0,
             0.3,
-            _COVER,
+            _COVER_SOURCE,
             {"problem": "ambient"},
             interval="power",
             against="cover_size",
         ),
         *(
-            _claim(f"cover, {of}: {text}", value, limit, rule, _COVER, problem)
+            _claim(f"cover, {of}: {text}", value, limit, rule, _COVER_SOURCE, problem)
             for of, problem in (("over k", "manifold"), ("over d", "ambient"))
             for text, value, limit, rule in (
                 ("least share of fresh points covered", "least_coverage", 0.95, "above"),
                 ("largest certified robust error", "largest_cover_error", 0.05, "below"),
             )
         ),
-        _claim("lattice: sizes not reached", "unreached", 0.0, "below", _LINEAR, "lattice"),
-        _claim("torus over k: sizes not reached", "unreached", 0.0, "below", _MANIFOLD, "manifold"),
-        _claim("torus over d: sizes not reached", "unreached", 0.0, "below", _AMBIENT, "ambient"),
+        _claim("lattice: sizes not reached", "unreached", 0.0, "below", _LINEAR_SOURCE, "lattice"),
+        _claim(
+            "torus over k: sizes not reached",
+            "unreached",
+            0.0,
+            "below",
+            _MANIFOLD_SOURCE,
+            "manifold",
+        ),
+        _claim(
+            "torus over d: sizes not reached", "unreached", 0.0, "below", _AMBIENT_SOURCE, "ambient"
+        ),
     ),
     version=3,
     notes=(

@@ -18,7 +18,7 @@ from extremal.data import Dataset, LatticeCells, ManifoldCells
 from extremal.experiments.trial import Outcome
 from extremal.models import least_distance, pairwise_distances
 
-PROBLEMS = ("lattice", "manifold", "ambient")
+PROBLEM_NAMES = ("lattice", "manifold", "ambient")
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -33,7 +33,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     parameters: the largest clean and the smallest robust one over sizes. On a torus networks of
     covers are built for each of `cover_sizes` (`covered`).
     """
-    _check.choice("problem", params["problem"], PROBLEMS)
+    _check.choice("problem", params["problem"], PROBLEM_NAMES)
     robust: list[float | None] = []
     clean: list[float | None] = []
     separations, planes = [], []
@@ -182,7 +182,8 @@ def _error(
     return float(found.success.double().mean())
 
 
-_MOST = 200_000  # points that are drawn
+# A cover is drawn from so many points at most.
+_MOST_COVER_POINTS = 200_000
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def covered(
         fresh, drawn = draw(), drawn + size
         bare = _bare(fresh, found, reach)
         coverage = 1.0 - float(bare.double().mean())
-        if coverage >= goal or drawn >= _MOST:
+        if coverage >= goal or drawn >= _MOST_COVER_POINTS:
             break
         left = fresh.take(bare)
         left = left.take(models.cover(left, reach, "l1"))

@@ -15,14 +15,16 @@ from extremal.evaluate import check_bracket
 from extremal.experiments.papers.shared.robust_numbers import radius_at_half_accuracy, share
 from extremal.train import input_gradient
 
-_STEPS = 7  # of the published attack
-READINGS = ("binary", "argmax", "sums")
-_UNIVERSAL = 1.3  # of sqrt(d/k), where the universal attack is looked at
+# The published attack has so many steps.
+_PUBLISHED_STEPS = 7
+READING_NAMES = ("binary", "argmax", "sums")
+# The universal attack is looked at at so many times sqrt(d/k).
+_UNIVERSAL_SCALE = 1.3
 
 
 def as_binary_classifier(net: nn.Module, reading: str, signs: Tensor) -> nn.Module:
     """The network as a binary classifier: as it is, by its argmax's group, or by signed sums."""
-    _check.choice("reading", reading, READINGS)
+    _check.choice("reading", reading, READING_NAMES)
     if reading == "binary":
         return net
     if reading == "sums":
@@ -39,7 +41,7 @@ def universal(net: nn.Module, data: Dataset, radius: float | None = None) -> flo
     assert isinstance(data.source, GaussianClusters)
     length = radius
     if length is None:
-        length = _UNIVERSAL * theory.averaging_scale(data.dim, data.source.count)
+        length = _UNIVERSAL_SCALE * theory.averaging_scale(data.dim, data.source.count)
     away = length * attack.average_direction(data.source).to(data.x.dtype)
     return measure.accuracy(net, replace(data, x=data.x - data.y.unsqueeze(1) * away))
 
@@ -143,7 +145,7 @@ def _published(
         data.x,
         data.y,
         ball=ball,
-        steps=_STEPS,
+        steps=_PUBLISHED_STEPS,
         step=radius / 4,
         start="random",
         generator=generator,
@@ -166,7 +168,7 @@ def _overstepped(
     if radius == 0:
         return measure.accuracy(net, data)
     length = radius / 4
-    inside = train.InnerAttack("l2", radius, _STEPS - 1, length, start="random")
+    inside = train.InnerAttack("l2", radius, _PUBLISHED_STEPS - 1, length, start="random")
 
     def slope(out: Tensor) -> Tensor:
         return -data.y.to(out)

@@ -8,12 +8,12 @@ from typing import Any
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
 
-_AVERAGED = "in-class blocks of 0.40 to 0.48: the authors' result files"
-_DIAGONAL = "diagonal of 0.99: the authors' result files"
-_THEOREM = "theorem on feature averaging, talk; the limits are ours"
-_DECOUPLED = "theorem on fine labels, talk; the limits are ours"
-_OURS = "ours: does the synthetic picture carry over to features of images?"
-_MARGIN = 0.1  # between mean cosines; on the clusters there are 0.44 and 0.99
+_AVERAGED_SOURCE = "in-class blocks of 0.40 to 0.48: the authors' result files"
+_DIAGONAL_SOURCE = "diagonal of 0.99: the authors' result files"
+_THEOREM_SOURCE = "theorem on feature averaging, talk; the limits are ours"
+_DECOUPLED_SOURCE = "theorem on fine labels, talk; the limits are ours"
+_OURS_SOURCE = "ours: does the synthetic picture carry over to features of images?"
+_COSINE_MARGIN = 0.1  # between mean cosines; on the clusters there are 0.44 and 0.99
 
 SYNTHETIC: dict[str, Setting] = {
     "dim": Setting(3072, "A", "d"),
@@ -45,27 +45,33 @@ SMALL: dict[str, Any] = {
     "lr": 0.05,
     "steps": 40,
 }
-_IMAGES = {"images": 10_000, "image_size": 64}
-_HEAD = {"width": 30, "batch": 128, "momentum": 0.9, "steps": 1250, "init_std": 1e-2}
-_CIFAR = {"problem": "cifar10", "extractor": _IMAGES, "train_share": 0.8, "centred": False, **_HEAD}
+_EXTRACTED_IMAGES = {"images": 10_000, "image_size": 64}
+_HEAD_TRAINING = {"width": 30, "batch": 128, "momentum": 0.9, "steps": 1250, "init_std": 1e-2}
+_CIFAR_CASE = {
+    "problem": "cifar10",
+    "extractor": _EXTRACTED_IMAGES,
+    "train_share": 0.8,
+    "centred": False,
+    **_HEAD_TRAINING,
+}
 
 
 def _both(panel: str, **given: Any) -> list[dict[str, Any]]:
     """Binary and fine labels on one problem."""
-    return [{"panel": f"{panel}, {labels}", "labels": labels, **given} for labels in _LABELS]
+    return [{"panel": f"{panel}, {labels}", "labels": labels, **given} for labels in _LABEL_KINDS]
 
 
-_LABELS = ("binary", "fine")
-_CASES = [
+_LABEL_KINDS = ("binary", "fine")
+_ALL_CASES = [
     *_both("synthetic", problem="synthetic"),
-    *_both("CIFAR-10", **_CIFAR),
-    *_both("CIFAR-10 centred", **_CIFAR | {"centred": True}),
+    *_both("CIFAR-10", **_CIFAR_CASE),
+    *_both("CIFAR-10 centred", **_CIFAR_CASE | {"centred": True}),
 ]
-_DIGITS = [
+_CASES_ON_DIGITS = [
     {**case, "problem": "digits", "extractor": {}, "steps": 300, "lr": 0.01}
     if case["problem"] == "cifar10"
     else case
-    for case in _CASES
+    for case in _ALL_CASES
 ]
 
 
@@ -75,7 +81,7 @@ def _heat(panel: str) -> ArrayHeatMap:
     return ArrayHeatMap(title, "cosines", "feature", "neuron", columns="features", where=where)
 
 
-_BINARY, _FINE = {"panel": "synthetic, binary"}, {"panel": "synthetic, fine"}
+_BINARY_SYNTHETIC, _FINE_SYNTHETIC = {"panel": "synthetic, binary"}, {"panel": "synthetic, fine"}
 
 figure_1 = Experiment(
     name="li-2025-averaging/figure-1",
@@ -84,39 +90,55 @@ figure_1 = Experiment(
     study="extremal.experiments.studies.averaging:averaging",
     settings={
         **SYNTHETIC,
-        "case": Setting(_CASES, "O", "labels and problem; CIFAR-10 as features of a frozen net"),
+        "case": Setting(
+            _ALL_CASES, "O", "labels and problem; CIFAR-10 as features of a frozen net"
+        ),
         "radii": Setting([], "O", "no attacks here: see figure-2"),
         "seeds": Setting(10, "O"),
     },
-    quick={"case": _DIGITS, "seeds": 2},
+    quick={"case": _CASES_ON_DIGITS, "seeds": 2},
     smoke={
         **SMALL,
         "case": [
             case | {"width": 4 if case["problem"] == "synthetic" else 10, "steps": 20}
-            for case in _DIGITS
+            for case in _CASES_ON_DIGITS
         ],
         "seeds": 1,
     },
     axes=("case",),
     columns=2,
-    panels=tuple(_heat(case["panel"]) for case in _CASES),
+    panels=tuple(_heat(case["panel"]) for case in _ALL_CASES),
     claims=(
         *claims(
-            _AVERAGED, _BINARY, ("binary: mean in-class cosine", "cosine_own_class", 0.44, 0.02)
+            _AVERAGED_SOURCE,
+            _BINARY_SYNTHETIC,
+            ("binary: mean in-class cosine", "cosine_own_class", 0.44, 0.02),
         ),
         *claims(
-            _DIAGONAL,
-            _FINE,
+            _DIAGONAL_SOURCE,
+            _FINE_SYNTHETIC,
             ("fine: least cosine of the diagonal", "cosine_own_smallest", 0.98, 0.0),
             rule="above",
         ),
-        *claims(_THEOREM, _BINARY, ("binary: averages", "averages", 1.0, 0.0), rule="above"),
-        *claims(_THEOREM, _FINE, ("fine: averages", "averages", 0.0, 0.0), rule="below"),
-        *claims(_DECOUPLED, _FINE, ("fine: decouples", "decouples", 1.0, 0.0), rule="above"),
-        *claims(_DECOUPLED, _BINARY, ("binary: decouples", "decouples", 0.0, 0.0)),
         *claims(
-            _THEOREM,
-            _BINARY,
+            _THEOREM_SOURCE,
+            _BINARY_SYNTHETIC,
+            ("binary: averages", "averages", 1.0, 0.0),
+            rule="above",
+        ),
+        *claims(
+            _THEOREM_SOURCE, _FINE_SYNTHETIC, ("fine: averages", "averages", 0.0, 0.0), rule="below"
+        ),
+        *claims(
+            _DECOUPLED_SOURCE,
+            _FINE_SYNTHETIC,
+            ("fine: decouples", "decouples", 1.0, 0.0),
+            rule="above",
+        ),
+        *claims(_DECOUPLED_SOURCE, _BINARY_SYNTHETIC, ("binary: decouples", "decouples", 0.0, 0.0)),
+        *claims(
+            _THEOREM_SOURCE,
+            _BINARY_SYNTHETIC,
             ("binary: left by the universal attack at 1.3 √(d/k)", "universal_reached", 0.05, 0.0),
             rule="below",
         ),
@@ -126,7 +148,7 @@ figure_1 = Experiment(
                 "cosine_own",
                 {"panel": f"{kind}, binary"},
                 0.0,
-                _OURS,
+                _OURS_SOURCE,
                 {"panel": f"{kind}, fine"},
                 "above",
             )
@@ -140,7 +162,10 @@ figure_1 = Experiment(
                 ("fine", f"{kind}, fine: own feature above its class's", "cosine_own_margin"),
             )
             for claim in claims(
-                _OURS, {"panel": f"{kind}, {labels}"}, (name, value, _MARGIN, 0.0), rule="above"
+                _OURS_SOURCE,
+                {"panel": f"{kind}, {labels}"},
+                (name, value, _COSINE_MARGIN, 0.0),
+                rule="above",
             )
         ),
     ),
@@ -163,9 +188,11 @@ figure_1 = Experiment(
 )
 
 
-_LEMMA = "Lemma on weight decomposition, talk: weights move in the span of features and noise"
+_LEMMA_SOURCE = (
+    "Lemma on weight decomposition, talk: weights move in the span of features and noise"
+)
 _LAST_STEP = "theorems of the talk, at the last step"
-_COEFFICIENTS = {
+_COEFFICIENT_LABELS = {
     "own_class": "own class, mean",
     "own_class_least": "own class, least",
     "own_class_most": "own class, largest",
@@ -181,7 +208,7 @@ def _panel(title: str, labels: str, names: tuple[str, ...]) -> Line:
     return Line(
         title,
         "step",
-        {name: _COEFFICIENTS[name] for name in names},
+        {name: _COEFFICIENT_LABELS[name] for name in names},
         "step",
         "coefficient, times √d",
         where={"labels": labels},
@@ -232,7 +259,10 @@ dynamics = Experiment(
     ),
     claims=(
         *claims(
-            _LEMMA, {}, ("share that nothing explains", "rest_of_all", 0.0, 1e-5), rule="below"
+            _LEMMA_SOURCE,
+            {},
+            ("share that nothing explains", "rest_of_all", 0.0, 1e-5),
+            rule="below",
         ),
         *claims(
             _LAST_STEP,

@@ -9,19 +9,21 @@ from extremal.experiments.papers.li_2025_averaging.figure_1_feature_averaging im
     SYNTHETIC,
 )
 
-_CODE = "authors' result files, PGD of 7 steps"
-_OUTSIDE = "the same; ours with a last step that may leave the ball, which is our inference"
-_PROVEN = "ours: certificates and the strongest attack on the same points"
-_NEAR = "radii without noise: extremal.theory; ours under the strongest attack or certified"
-_BETTER = "Figure 2 of the talk: 10-class labels are more robust; here under the strongest attack"
-_BOTH = "ours: finer labels and p = 3 together"
-_MEDIANS = {"half_radius": "attacked", "half_radius_certified": "certified"}
-_COARSE = {"12": 1.0, "14": 0.912, "16": 0.313, "18": 0.024}
-_FINE = {"34": 0.998, "36": 0.866, "38": 0.349, "40": 0.145}
+_CODE_SOURCE = "authors' result files, PGD of 7 steps"
+_OUTSIDE_SOURCE = "the same; ours with a last step that may leave the ball, which is our inference"
+_PROVEN_SOURCE = "ours: certificates and the strongest attack on the same points"
+_NEAR_SOURCE = "radii without noise: extremal.theory; ours under the strongest attack or certified"
+_BETTER_SOURCE = (
+    "Figure 2 of the talk: 10-class labels are more robust; here under the strongest attack"
+)
+_BOTH_SOURCE = "ours: finer labels and p = 3 together"
+_MEDIAN_WORDS = {"half_radius": "attacked", "half_radius_certified": "certified"}
+_PUBLISHED_COARSE = {"12": 1.0, "14": 0.912, "16": 0.313, "18": 0.024}
+_PUBLISHED_FINE = {"34": 0.998, "36": 0.866, "38": 0.349, "40": 0.145}
 _RESNET_COARSE = {"0.2": 0.961, "0.4": 0.865, "0.6": 0.585, "0.8": 0.237, "1": 0.069}
 _RESNET_FINE = {"0.2": 0.978, "0.4": 0.928, "0.6": 0.804, "0.8": 0.558, "1": 0.281}
-_RADII = [float(2 * i) for i in range(36)]
-_PIXELS = [round(0.1 * i, 2) for i in range(16)]
+_CLUSTER_RADII = [float(2 * i) for i in range(36)]
+_PIXEL_RADII = [round(0.1 * i, 2) for i in range(16)]
 _COARSE_PIXELS = [round(0.2 * i, 2) for i in range(8)]
 _RUNS: dict[str, dict[str, Any]] = {
     "2-class": {"labels": "binary", "reading": "binary", "p": 1.0},
@@ -39,14 +41,16 @@ def _cases(problem: str, runs: tuple[str, ...], panel: str = "", **given: Any) -
     return [{"run": run, "network": "shallow", **case, **_RUNS[run]} for run in runs]
 
 
-_CUBED = {"init_std": 1e-8, "lr": 1e-10, "steps": 1000, "width": 100}  # at d = 3072
+_CUBED_TRAINING = {"init_std": 1e-8, "lr": 1e-10, "steps": 1000, "width": 100}  # at d = 3072
 
 
 def _synthetic(cubed: dict[str, Any]) -> list[Any]:
     """The published two with their points; for p = 3 a start, steps and a width of its own."""
-    cases = _cases("synthetic", tuple(_RUNS)[:5], radii=_RADII)
+    cases = _cases("synthetic", tuple(_RUNS)[:5], radii=_CLUSTER_RADII)
     return [
-        case | _known(case["run"], _COARSE, _FINE) | (cubed if case["p"] == 3.0 else {})
+        case
+        | _known(case["run"], _PUBLISHED_COARSE, _PUBLISHED_FINE)
+        | (cubed if case["p"] == 3.0 else {})
         for case in cases
     ]
 
@@ -57,35 +61,37 @@ def _known(run: str, coarse: dict[str, float], fine: dict[str, float]) -> dict[s
     return {"published_points": points[run]} if run in points else {}
 
 
-_SHALLOW = ("2-class", "10-class", "10-class, sums", "2-class, p = 3", "10-class, p = 3")
-_PLAIN = tuple(run for run in _SHALLOW if "sums" not in run)
-_ALL = (*_SHALLOW, "2-class, conv", "10-class, conv")
-_MOST = (*_PLAIN, "2-class, conv", "10-class, conv")
-_IMAGE: dict[str, Any] = {"radii": _PIXELS, "width": 200, "lr": 1e-3, "batch": 200}
-_FEWER = {"attacked_points": 100, "certified_points": 20}
-_CONV = {"width": 16, "radii": _COARSE_PIXELS, "attacked_every": 1}
+_SHALLOW_RUNS = ("2-class", "10-class", "10-class, sums", "2-class, p = 3", "10-class, p = 3")
+_RUNS_WITHOUT_SUMS = tuple(run for run in _SHALLOW_RUNS if "sums" not in run)
+_ALL_RUNS = (*_SHALLOW_RUNS, "2-class, conv", "10-class, conv")
+_RUNS_ON_CIFAR = (*_RUNS_WITHOUT_SUMS, "2-class, conv", "10-class, conv")
+_IMAGE: dict[str, Any] = {"radii": _PIXEL_RADII, "width": 200, "lr": 1e-3, "batch": 200}
+_FEWER_POINTS = {"attacked_points": 100, "certified_points": 20}
+_CONVOLUTIONAL_CASE = {"width": 16, "radii": _COARSE_PIXELS, "attacked_every": 1}
 
 
 def _images(
-    problem: str, sides: str, panel: str = "", runs: tuple[str, ...] = _ALL, **given: Any
+    problem: str, sides: str, panel: str = "", runs: tuple[str, ...] = _ALL_RUNS, **given: Any
 ) -> list[Any]:
     """Published points are MNIST's: of digits in its panel there are none to draw."""
     cases = _cases(problem, runs, panel, sides=sides, **(_IMAGE | given))
     known = (_RESNET_COARSE, _RESNET_FINE) if problem == "mnist" else ({}, {})
     return [
         case
-        | (_CONV if case["network"] == "conv" else {})
+        | (_CONVOLUTIONAL_CASE if case["network"] == "conv" else {})
         | (_known(case["run"], *known) if case["panel"] == "mnist" else {})
         for case in cases
     ]
 
 
-_CHEAPER = {"attacked_points": 30, "longer_points": 4, "train_points": 5000, "epochs": 8}
+_CHEAPER_CASE = {"attacked_points": 30, "longer_points": 4, "train_points": 5000, "epochs": 8}
 
 
 def _fewer(cases: list[Any]) -> list[Any]:
     """With fewer points, and epochs where the network is convolutional: it costs ten times more."""
-    return [case | (_CHEAPER if case["network"] == "conv" else _FEWER) for case in cases]
+    return [
+        case | (_CHEAPER_CASE if case["network"] == "conv" else _FEWER_POINTS) for case in cases
+    ]
 
 
 def _panel(
@@ -134,15 +140,15 @@ def _unfiltered(settings: Settings) -> float:
     return (settings["dim"] / (settings["negative"] + 1)) ** 0.5
 
 
-_SCALES = (VerticalLine(_averaged, "√(d/k)"), VerticalLine(_optimal, "√(d/2)"))
+_THEORY_RADII = (VerticalLine(_averaged, "√(d/k)"), VerticalLine(_optimal, "√(d/2)"))
 
 
 def _crosses(run: str, published: float) -> list[Claim]:
     """Where the published attack leaves one half, within its ball and with a last step beyond."""
     where = {"problem": "synthetic", "run": run}
     rows = (
-        ("half_radius_published", "50 % under 7-step PGD", _CODE),
-        ("half_radius_overstepped", "50 %, last step outside the ball", _OUTSIDE),
+        ("half_radius_published", "50 % under 7-step PGD", _CODE_SOURCE),
+        ("half_radius_overstepped", "50 %, last step outside the ball", _OUTSIDE_SOURCE),
     )
     return [
         Claim(f"{run}: {name}", value, published, published / 10, source, where, scales=("paper",))
@@ -154,27 +160,31 @@ def _gap(run: str) -> Claim:
     """How far the curve with a last step outside is from the published points, at worst."""
     where = {"problem": "synthetic", "run": run}
     name = f"{run}: largest gap to the published points, last step outside the ball"
-    return Claim(name, "published_gap", 0.05, 0.0, _OUTSIDE, where, "below", scales=("paper",))
+    return Claim(
+        name, "published_gap", 0.05, 0.0, _OUTSIDE_SOURCE, where, "below", scales=("paper",)
+    )
 
 
 def _shares(run: str) -> Claim:
     where = {"problem": "synthetic", "run": run}
     name = f"{run}: certified median, as a share of the attacked one"
-    return Claim(name, "certified_share", 0.9, 0.0, _PROVEN, where, "above", scales=("paper",))
+    return Claim(
+        name, "certified_share", 0.9, 0.0, _PROVEN_SOURCE, where, "above", scales=("paper",)
+    )
 
 
 def _median(run: str, value: str, near: str, at: Callable[[Settings], float]) -> Claim:
     """A median radius on the clusters, within a tenth of √(d/k) of one of the theory."""
     where = {"problem": "synthetic", "run": run}
-    name = f"{run}: {_MEDIANS[value]} median, near {near}"
-    return Claim(name, value, at, 1.75, _NEAR, where, scales=("paper",))
+    name = f"{run}: {_MEDIAN_WORDS[value]} median, near {near}"
+    return Claim(name, value, at, 1.75, _NEAR_SOURCE, where, scales=("paper",))
 
 
 def _beyond(run: str, value: str, above: str, at: Callable[[Settings], float]) -> Claim:
     """A median radius that is above one of the theory on every seed."""
     where = {"problem": "synthetic", "run": run}
-    name = f"{run}: {_MEDIANS[value]} median, above {above}"
-    return Claim(name, value, at, 0.0, _NEAR, where, "above", scales=("paper",))
+    name = f"{run}: {_MEDIAN_WORDS[value]} median, above {above}"
+    return Claim(name, value, at, 0.0, _NEAR_SOURCE, where, "above", scales=("paper",))
 
 
 def _above(problem: str, fine: str, coarse: str, source: str, *scales: Scale) -> Claim:
@@ -197,7 +207,7 @@ def _near(both: str, one: str) -> Claim:
         "area",
         {"problem": "synthetic", "run": one},
         0.01,
-        _BOTH,
+        _BOTH_SOURCE,
         {"problem": "synthetic", "run": both},
         "above",
     )
@@ -212,10 +222,10 @@ figure_2 = Experiment(
         **{name: setting for name, setting in SYNTHETIC.items() if name != "p"},
         "case": Setting(
             [
-                *_synthetic(_CUBED),
+                *_synthetic(_CUBED_TRAINING),
                 *_fewer(_images("mnist", "parity")),
-                *_fewer(_images("fashion-mnist", "parity", runs=_PLAIN)),
-                *_fewer(_images("cifar10", "halves", runs=_MOST, train_points=10_000)),
+                *_fewer(_images("fashion-mnist", "parity", runs=_RUNS_WITHOUT_SUMS)),
+                *_fewer(_images("cifar10", "halves", runs=_RUNS_ON_CIFAR, train_points=10_000)),
             ],
             "O",
             "problem, labels, reading, network; the talk has ResNets on MNIST and CIFAR-10",
@@ -236,10 +246,10 @@ figure_2 = Experiment(
         "train_each": 40,
         "test_each": 20,
         "case": [
-            *_synthetic(_CUBED),
-            *_images("digits", "parity", "mnist", _SHALLOW, width=100),
+            *_synthetic(_CUBED_TRAINING),
+            *_images("digits", "parity", "mnist", _SHALLOW_RUNS, width=100),
             *_images("digits", "halves", "cifar10", ("2-class", "2-class, conv", "10-class, conv")),
-            *_images("digits", "parity", "fashion-mnist", _SHALLOW[:2], width=50),
+            *_images("digits", "parity", "fashion-mnist", _SHALLOW_RUNS[:2], width=50),
         ],
         "attacked_points": 60,
         "certified_points": 10,
@@ -252,7 +262,7 @@ figure_2 = Experiment(
             *(
                 case | {"radii": [0.0, 0.5, 1.0], "width": 4, "batch": 50}
                 for panel, sides in (("mnist", "parity"), ("fashion-mnist", "halves"))
-                for case in _images("digits", sides, panel, _SHALLOW[:2])
+                for case in _images("digits", sides, panel, _SHALLOW_RUNS[:2])
             ),
             *(
                 case | {"radii": [0.0, 0.5, 1.0], "width": 2, "batch": 50}
@@ -274,10 +284,10 @@ figure_2 = Experiment(
             "Synthetic, the published attack",
             "synthetic",
             ("published", "overstepped", "published_points"),
-            _SCALES,
+            _THEORY_RADII,
             p=1.0,
         ),
-        _panel("Synthetic, strongest attack", "synthetic", marks=_SCALES),
+        _panel("Synthetic, strongest attack", "synthetic", marks=_THEORY_RADII),
         _panel(
             "MNIST parity (quick: digits)", "mnist", ("attacked", "certified", "published_points")
         ),
@@ -288,7 +298,7 @@ figure_2 = Experiment(
         *_crosses("2-class", 15.4),
         *_crosses("10-class", 37.4),
         *(_gap(run) for run in ("2-class", "10-class")),
-        *(_median("2-class", value, "√(d/k)", _averaged) for value in _MEDIANS),
+        *(_median("2-class", value, "√(d/k)", _averaged) for value in _MEDIAN_WORDS),
         _median("10-class", "half_radius", "√(d/2)", _optimal),
         _beyond("10-class, sums", "half_radius", "√(d/6)", _unfiltered),
         *(
@@ -305,11 +315,11 @@ figure_2 = Experiment(
             {"problem": "synthetic", "run": "2-class"},
             "below",
         ),
-        _above("synthetic", "10-class", "2-class", _BETTER, "quick", "paper"),
-        _above("synthetic", "10-class, sums", "2-class", _BETTER, "quick", "paper"),
-        *(_above(name, "10-class", "2-class", _BETTER) for name in ("mnist", "cifar10")),
-        _above("fashion-mnist", "10-class", "2-class", _BETTER),
-        _above("mnist", "10-class, sums", "2-class", _BETTER),
+        _above("synthetic", "10-class", "2-class", _BETTER_SOURCE, "quick", "paper"),
+        _above("synthetic", "10-class, sums", "2-class", _BETTER_SOURCE, "quick", "paper"),
+        *(_above(name, "10-class", "2-class", _BETTER_SOURCE) for name in ("mnist", "cifar10")),
+        _above("fashion-mnist", "10-class", "2-class", _BETTER_SOURCE),
+        _above("mnist", "10-class, sums", "2-class", _BETTER_SOURCE),
         *(
             Claim(
                 f"{name}: {run}, radii left by attacks of 100 steps",
@@ -325,12 +335,12 @@ figure_2 = Experiment(
             for run in ("2-class, conv", "10-class, conv")
         ),
         *(
-            _above(name, "10-class, conv", "2-class, conv", _BETTER)
+            _above(name, "10-class, conv", "2-class, conv", _BETTER_SOURCE)
             for name in ("mnist", "cifar10")
         ),
         *(_near("10-class, p = 3", run) for run in ("10-class", "2-class, p = 3")),
         *(
-            _above(name, "10-class, p = 3", run, _BOTH)
+            _above(name, "10-class, p = 3", run, _BOTH_SOURCE)
             for name in ("mnist", "fashion-mnist", "cifar10")
             for run in ("10-class", "2-class, p = 3")
         ),

@@ -25,7 +25,7 @@ from extremal.experiments.papers.shared.robust_numbers import (
 )
 from extremal.experiments.trial import Outcome
 
-SIDES = {  # which classes are positive
+POSITIVE_CLASSES = {  # which classes are positive
     "parity": torch.arange(10) % 2 == 0,
     "halves": torch.arange(10) < 5,
 }
@@ -70,7 +70,7 @@ def _images(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     Attacks and certificates are those of `evaluate` on the reading; only shallow networks have the
     latter. All attacks are tried at each `attacked_every`-th radius; points break anywhere.
     """
-    signs = torch.where(SIDES[params["sides"]], 1, -1)
+    signs = torch.where(POSITIVE_CLASSES[params["sides"]], 1, -1)
     learn, test = _data(params, generator)
     fine = params["labels"] == "fine"
     net = _network(params, learn.x.mean(0), 10 if fine else 1, generator)

@@ -9,8 +9,8 @@ from typing import Any, Literal
 from extremal.experiments import Claim, Experiment, Line, ParameterHeatMap, Setting
 from extremal.theory import patch_window
 
-_FIGURE = "Figure 3 of the talk, as a pattern; the limits are ours"
-_KNOWN = "Theorem 1 of the talk: perturbations made from non-robust features"
+_FIGURE_SOURCE = "Figure 3 of the talk, as a pattern; the limits are ours"
+_KNOWN_SOURCE = "Theorem 1 of the talk: perturbations made from non-robust features"
 
 PATCHES: dict[str, Setting] = {
     "classes": Setting(3, "O", "k; no source gives sizes"),
@@ -54,8 +54,8 @@ def _panel(title: str, training: str, y: tuple[str, ...], ylabel: str) -> Line:
     )
 
 
-_LEARNED = ("robust_feature", "dense_feature")
-_ACCURACIES = ("clean", "robust", "by_trained_attack")
+_LEARNED_CURVES = ("robust_feature", "dense_feature")
+_ACCURACY_CURVES = ("clean", "robust", "by_trained_attack")
 
 
 def _claim(
@@ -64,7 +64,7 @@ def _claim(
     value: str,
     published: float,
     rule: Literal["above", "below"],
-    source: str = _FIGURE,
+    source: str = _FIGURE_SOURCE,
 ) -> Claim:
     where: dict[str, Any] = {"training": training}
     return Claim(f"{training}: {text}", value, published, 0.0, source, where, rule)
@@ -97,23 +97,34 @@ figure_3 = Experiment(
     axes=("training",),
     columns=2,
     panels=(
-        _panel("Standard training", "standard", _LEARNED, "correlation"),
-        _panel("Adversarial training", "adversarial", _LEARNED, "correlation"),
-        _panel("Standard training", "standard", _ACCURACIES, "test accuracy"),
-        _panel("Adversarial training", "adversarial", _ACCURACIES, "test accuracy"),
+        _panel("Standard training", "standard", _LEARNED_CURVES, "correlation"),
+        _panel("Adversarial training", "adversarial", _LEARNED_CURVES, "correlation"),
+        _panel("Standard training", "standard", _ACCURACY_CURVES, "test accuracy"),
+        _panel("Adversarial training", "adversarial", _ACCURACY_CURVES, "test accuracy"),
     ),
     claims=(
         _claim("standard", "clean accuracy", "clean_accuracy", 1.0, "above"),
         _claim("standard", "robust accuracy", "robust_accuracy", 0.05, "below"),
         _claim("standard", "non-robust over robust features", "dense_over_robust", 5.0, "above"),
-        _claim("standard", "left by the known attack", "inside_accuracy", 0.05, "below", _KNOWN),
-        _claim("standard", "left by replacing", "replaced_accuracy", 0.05, "below", _KNOWN),
+        _claim(
+            "standard", "left by the known attack", "inside_accuracy", 0.05, "below", _KNOWN_SOURCE
+        ),
+        _claim("standard", "left by replacing", "replaced_accuracy", 0.05, "below", _KNOWN_SOURCE),
         _claim("adversarial", "records in phase I", "phase_one", 1.0, "above"),
         _claim("adversarial", "clean accuracy", "clean_accuracy", 1.0, "above"),
         _claim("adversarial", "robust accuracy", "robust_accuracy", 0.9, "above"),
         _claim("adversarial", "non-robust over robust", "dense_over_robust", 1.0, "below"),
-        _claim("adversarial", "left by the known attack", "inside_accuracy", 0.9, "above", _KNOWN),
-        _claim("adversarial", "left by replacing", "replaced_accuracy", 0.9, "above", _KNOWN),
+        _claim(
+            "adversarial",
+            "left by the known attack",
+            "inside_accuracy",
+            0.9,
+            "above",
+            _KNOWN_SOURCE,
+        ),
+        _claim(
+            "adversarial", "left by replacing", "replaced_accuracy", 0.9, "above", _KNOWN_SOURCE
+        ),
     ),
     notes=(
         "No source gives numbers: the setting is ours, within the window of three inequalities "
@@ -129,9 +140,9 @@ figure_3 = Experiment(
 )
 
 
-_OURS = "ours: the three inequalities of the window, on a grid fixed beforehand"
-_EACH = 10  # training points of a class on the grid
-_BASE = {"strength": 4.0, "radius": 0.55, "density": 25, "q": 2.0, "width": 20}
+_OURS_SOURCE = "ours: the three inequalities of the window, on a grid fixed beforehand"
+_POINTS_OF_A_CLASS = 10  # training points of a class on the grid
+_BASE_POINT = {"strength": 4.0, "radius": 0.55, "density": 25, "q": 2.0, "width": 20}
 
 Lists = tuple[list[float], list[float]]  # the values of a diagram's rows and of its columns
 
@@ -150,7 +161,7 @@ _QUICK: dict[str, Lists] = {
     "q against strength": ([2.0, 3.0], [3.0, 4.0]),
     "width against radius": ([5, 20], [0.55, 0.65]),
 }
-_AXES = {
+_AXIS_LABELS = {
     "strength": "robust coefficient α",
     "density": "non-robust patches",
     "radius": "radius ε",
@@ -166,7 +177,7 @@ def _grid(diagrams: Mapping[str, Lists]) -> list[dict[str, Any]]:
         down, across = diagram.split(" against ")
         for row in rows:
             for column in columns:
-                point = {**_BASE, down: row, across: column}
+                point = {**_BASE_POINT, down: row, across: column}
                 case = found.setdefault(tuple(point.values()), _case(point))
                 case[diagram] = True
     return list(found.values())
@@ -194,7 +205,7 @@ def _case(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _AS_FIGURE_3 = {  # the radius of the prototypes, at the sizes of figure-3; on no diagram
-    **_case({**_BASE, "radius": 0.6}),
+    **_case({**_BASE_POINT, "radius": 0.6}),
     **{name: PATCHES[name].value for name in ("train_each", "test_each", "attack_steps")},
 }
 
@@ -206,8 +217,8 @@ def _map(diagram: str, value: str, title: str, most: float) -> ParameterHeatMap:
         across,
         down,
         value,
-        _AXES[across],
-        _AXES[down],
+        _AXIS_LABELS[across],
+        _AXIS_LABELS[down],
         outline="predicted",
         where={diagram: True},
         high=most,
@@ -223,8 +234,8 @@ def _share(
         value,
         expected,
         0.1,
-        _OURS,
-        {"edge": False, "train_each": _EACH, **(where or {})},
+        _OURS_SOURCE,
+        {"edge": False, "train_each": _POINTS_OF_A_CLASS, **(where or {})},
         "near" if expected is not None else "reported",
         ("paper",),
         "share",
@@ -245,7 +256,7 @@ transition = Experiment(
             "radius, strength, density, width and q, around the window",
         ),
         "training": Setting("adversarial", "S"),
-        "train_each": Setting(_EACH, "O", "training points of each class"),
+        "train_each": Setting(_POINTS_OF_A_CLASS, "O", "training points of each class"),
         "test_each": Setting(15, "O", "test points of each class"),
         "attack_steps": Setting(30, "O", "of each attack after training"),
         "recorded_every": Setting(25, "O", "epochs"),
@@ -301,7 +312,7 @@ transition = Experiment(
                 "reported",
                 ("paper",),
             )
-            for text, points in (("sizes as here", _EACH), ("sizes of figure-3", 20))
+            for text, points in (("sizes as here", _POINTS_OF_A_CLASS), ("sizes of figure-3", 20))
         ),
     ),
     notes=(

@@ -16,9 +16,12 @@ from extremal.data import Dataset
 from extremal.experiments.papers.shared.image_training import IMAGE_SHAPES
 from extremal.experiments.trial import Outcome
 
-TRAININGS = ("standard", "adversarial")
-ATTACKS = {"NRF": "standard", "RF": "adversarial"}  # by the training of the network that guides
-KEPT = {"NRF": "non_robust_features", "RF": "robust_features"}
+TRAINING_KINDS = ("standard", "adversarial")
+GUIDE_TRAININGS = {
+    "NRF": "standard",
+    "RF": "adversarial",
+}  # by the training of the network that guides
+FEATURE_NAMES = {"NRF": "non_robust_features", "RF": "robust_features"}
 
 Nets = dict[str, models.ConvPReLU]
 
@@ -32,7 +35,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """
     learn, test, shape = _images(params, generator)
     guides = {
-        kind: _trained(kind, learn, shape, params, generator, [], {})[0] for kind in TRAININGS
+        kind: _trained(kind, learn, shape, params, generator, [], {})[0] for kind in TRAINING_KINDS
     }
     seen = _each(test, params["inverted_each"])
     pictures = {
@@ -45,7 +48,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             tolerance=params["inversion_tolerance"],
             generator=generator,
         )
-        for name, kind in ATTACKS.items()
+        for name, kind in GUIDE_TRAININGS.items()
     }
     nets, curves = _learned(learn, test, seen, shape, pictures, params, generator)
     numbers = {
@@ -139,7 +142,7 @@ def _learned(
     at = list(range(every, params["epochs"], every))
     read = {name: Dataset(found.x, seen.y) for name, found in pictures.items()}
     looks = {
-        KEPT[name]: (lambda net, part=part: measure.accuracy(net, part))
+        FEATURE_NAMES[name]: (lambda net, part=part: measure.accuracy(net, part))
         for name, part in read.items()
     }
     watch = train.RobustValidation(
@@ -148,8 +151,8 @@ def _learned(
     nets: Nets = {}
     numbers: dict[str, Any] = {}
     names = {"clean": "validation_accuracy", "robust": "validation_robust"}
-    names |= {kept: kept for kept in KEPT.values()}
-    for kind in TRAININGS:
+    names |= {kept: kept for kept in FEATURE_NAMES.values()}
+    for kind in TRAINING_KINDS:
         nets[kind], path = _trained(kind, learn, shape, params, generator, at, looks, watch)
         numbers["epoch"] = [round(time) for time in path.times.tolist()]
         for name, key in names.items():
@@ -174,10 +177,10 @@ def _convergence(pictures: Mapping[str, measure.Inversion], seen: Dataset) -> di
         cosines = nn.functional.cosine_similarity(found.x - seen.x.mean(0), own)
         likeness[name] = float(cosines.double().mean())
         numbers |= {
-            f"{KEPT[name]} converged": float(found.converged.double().mean()),
-            f"{KEPT[name]} gap": float(found.gap.median()),
-            f"{KEPT[name]} likeness": likeness[name],
-            f"{KEPT[name]} gaps": found.path.median(1).values.tolist(),
+            f"{FEATURE_NAMES[name]} converged": float(found.converged.double().mean()),
+            f"{FEATURE_NAMES[name]} gap": float(found.gap.median()),
+            f"{FEATURE_NAMES[name]} likeness": likeness[name],
+            f"{FEATURE_NAMES[name]} gaps": found.path.median(1).values.tolist(),
             "inversion_step": found.steps.tolist(),
         }
     return numbers | {"likeness_gain": likeness["RF"] - likeness["NRF"]}
@@ -228,7 +231,9 @@ def _table(
         x = test.x[test.y == own]
         pool = learn.x[learn.y == other]
         wanted = pool[torch.randint(len(pool), (len(x),), generator=generator)]
-        moved = {name: _led(guides[kind], x, wanted, params) for name, kind in ATTACKS.items()}
+        moved = {
+            name: _led(guides[kind], x, wanted, params) for name, kind in GUIDE_TRAININGS.items()
+        }
         for kind, net in nets.items():
             found = {**moved, "own": _led(net, x, wanted, params)}
             right = measure.correct(net, Dataset(x, torch.full((len(x),), own)))
@@ -263,7 +268,7 @@ def _shown(
     """A few images of each class and both pictures of each, (n, height, width, channels)."""
     count = params["shown_each"]
     rows = torch.cat([torch.nonzero(seen.y == k).squeeze(1)[:count] for k in seen.y.unique()])
-    found = {"original": seen.x, **{KEPT[name]: part.x for name, part in pictures.items()}}
+    found = {"original": seen.x, **{FEATURE_NAMES[name]: part.x for name, part in pictures.items()}}
     return {
         name: x[rows].reshape(-1, *shape).permute(0, 2, 3, 1).contiguous()
         for name, x in found.items()

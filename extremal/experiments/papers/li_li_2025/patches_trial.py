@@ -14,9 +14,15 @@ from extremal.data import Dataset, PatchData
 from extremal.experiments.trial import Outcome
 from extremal.train import loss_slope
 
-TRAININGS = ("standard", "adversarial")
-CURVES = ("epoch", "clean", "robust", "by_trained_attack")  # what tells the phases
-_PERFECT, _BROKEN, _ROBUST = 0.999, 0.05, 0.9  # accuracies that tell the phases apart
+TRAINING_KINDS = ("standard", "adversarial")
+# These curves tell the phases.
+PHASE_CURVES = ("epoch", "clean", "robust", "by_trained_attack")
+# Clean accuracy is perfect from here on: no more than rounding is missing.
+_PERFECT_ACCURACY = 0.999
+# In phase I the strongest attack leaves less than this.
+_BROKEN_ACCURACY = 0.05
+# In phase II it leaves more than this.
+_ROBUST_ACCURACY = 0.9
 
 
 def figure_3_trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -51,7 +57,7 @@ def transition_trial(params: Mapping[str, Any], generator: torch.Generator) -> O
     inequality is an equality, so that the window says neither.
     """
     found = dict(figure_3_trial(params, generator).numbers)
-    found |= _phases({name: found[name][1:] for name in CURVES})
+    found |= _phases({name: found[name][1:] for name in PHASE_CURVES})
     predicted = theory.patch_window(
         params["robust"],
         params["dense"],
@@ -100,7 +106,7 @@ def _trained(
     Standard training is that of radius 0, and is watched at the radius of the other. Also kept is
     what the attack trained with leaves of the test points, which is no evidence.
     """
-    _check.choice("training", params["training"], TRAININGS)
+    _check.choice("training", params["training"], TRAINING_KINDS)
     standard = params["training"] == "standard"
     radius, step = params["radius"], params["inner_step"]
     inner = train.InnerAttack("linf", radius, params["inner_steps"], step, "plain")
@@ -162,7 +168,7 @@ def _phases(curves: Mapping[str, Any]) -> dict[str, float]:
     first = [
         epoch
         for epoch, clean, left in zip(epochs, curves["clean"], robust, strict=True)
-        if clean >= _PERFECT and left < _BROKEN
+        if clean >= _PERFECT_ACCURACY and left < _BROKEN_ACCURACY
     ]
     below = [epoch for epoch, left in zip(epochs, robust, strict=True) if left <= 0.5]
     after = [epoch for epoch in epochs if not below or epoch > below[-1]]
@@ -201,7 +207,7 @@ def _end(
     return {
         "clean_accuracy": measure.accuracy(net, test),
         "robust_accuracy": left,
-        "phase_two": float(left > _ROBUST),
+        "phase_two": float(left > _ROBUST_ACCURACY),
         "inside_accuracy": measure.accuracy(net, source.perturbed_by_features(test, radius)),
         "replaced_accuracy": measure.accuracy(
             net, source.perturbed_by_features(test, radius, kind="replaced")

@@ -9,9 +9,9 @@ from typing import Any
 from extremal.experiments import Experiment, ImageRows, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
 
-STUDY = "extremal.experiments.studies.real_features:real_features"
+STUDY_ID = "extremal.experiments.studies.real_features:real_features"
 
-IMAGES: dict[str, Setting] = {
+IMAGE_SETTINGS: dict[str, Setting] = {
     "problem": Setting("cifar10", "S"),
     "classes": Setting(
         {"plane": 0, "car": 1, "cat": 3, "dog": 5}, "O", "those of the table; the talk has ten"
@@ -39,7 +39,7 @@ IMAGES: dict[str, Setting] = {
     "shown_each": Setting(2, "O", "images of each class that are drawn"),
     "seeds": Setting(3, "O"),
 }
-QUICK: dict[str, Any] = {
+QUICK_VALUES: dict[str, Any] = {
     "problem": "digits",
     "classes": {"1": 1, "3": 3, "7": 7, "8": 8},
     "pairs": [["3", "8"], ["8", "3"], ["1", "7"], ["7", "1"]],
@@ -57,7 +57,7 @@ QUICK: dict[str, Any] = {
     "inversion_steps": 200,
     "seeds": 2,
 }
-SMOKE: dict[str, Any] = QUICK | {
+SMOKE_VALUES: dict[str, Any] = QUICK_VALUES | {
     "train_each": 10,
     "test_each": 6,
     "channels": [4],
@@ -72,7 +72,7 @@ SMOKE: dict[str, Any] = QUICK | {
     "guided_steps": 2,
     "seeds": 1,
 }
-NOTES = (
+SHARED_NOTES = (
     "Robust features are those of an adversarially trained network, non-robust ones those of a "
     "standard one. The networks that give them and those under study are four trainings, with "
     "their own starts and batches. At quick scale images are digits of 8x8 pixels and the pairs "
@@ -80,16 +80,18 @@ NOTES = (
     "nearly all of it."
 )
 
-_TABLE = {  # in per cent, Table 2 of the talk
+_TABLE_PERCENT = {  # in per cent, Table 2 of the talk
     "standard NRF": (71.41, 80.36, 54.08, 76.74),
     "standard RF": (11.30, 9.58, 1.24, 2.63),
     "adversarial NRF": (9.60, 15.16, 0.34, 0.40),
     "adversarial RF": (19.38, 26.00, 2.64, 1.96),
 }
-_PAIRS = [f"{start}→{end}" for start, end in IMAGES["pairs"].value]
-_ORDER = "Table 2 of the talk: NRF over RF on the standard network, RF over NRF on the other"
-_NUMBERS = "Table 2 of the talk, of other networks at full size; the tolerance, half of it, is ours"
-_OURS = "ours: the networks under study, on test images"
+_PAIR_NAMES = [f"{start}→{end}" for start, end in IMAGE_SETTINGS["pairs"].value]
+_ORDER_SOURCE = "Table 2 of the talk: NRF over RF on the standard network, RF over NRF on the other"
+_NUMBERS_SOURCE = (
+    "Table 2 of the talk, of other networks at full size; the tolerance, half of it, is ours"
+)
+_OURS_SOURCE = "ours: the networks under study, on test images"
 
 
 def _bars(kind: str) -> Line:
@@ -112,16 +114,16 @@ table_2 = Experiment(
     name="li-li-2025/table-2",
     title="Which features do targeted attacks need?",
     source="Li & Li 2025, Table 2 of the talk",
-    study=STUDY,
-    settings=IMAGES,
-    quick=QUICK,
-    smoke=SMOKE,
+    study=STUDY_ID,
+    settings=IMAGE_SETTINGS,
+    quick=QUICK_VALUES,
+    smoke=SMOKE_VALUES,
     axes=(),
     columns=2,
     panels=(_bars("standard"), _bars("adversarial")),
     claims=(
         *claims(
-            _OURS,
+            _OURS_SOURCE,
             {},
             ("standard network: accuracy", "standard clean", None, 0.0),
             ("standard network: left by all attacks", "standard attacked", None, 0.0),
@@ -130,33 +132,33 @@ table_2 = Experiment(
             rule="reported",
         ),
         *claims(
-            _ORDER,
+            _ORDER_SOURCE,
             {},
             ("standard: NRF minus RF, mean of pairs", "standard gain", 0.0, 0.0),
             ("adversarial: RF minus NRF, mean of pairs", "adversarial gain", 0.0, 0.0),
             rule="over",
         ),
         *claims(
-            _ORDER,
+            _ORDER_SOURCE,
             {},
             *(
                 (f"standard: NRF minus RF, {pair}", f"standard gain {pair}", 0.0, 0.0)
-                for pair in _PAIRS
+                for pair in _PAIR_NAMES
             ),
             *(
                 (f"adversarial: RF minus NRF, {pair}", f"adversarial gain {pair}", 0.0, 0.0)
-                for pair in _PAIRS
+                for pair in _PAIR_NAMES
             ),
             rule="over",
             scales=("paper",),
         ),
         *claims(
-            _NUMBERS,
+            _NUMBERS_SOURCE,
             {},
             *(
                 (f"{row}-PGD, {pair}", f"{row} {pair}", value / 100, value / 200)
-                for row, values in _TABLE.items()
-                for pair, value in zip(_PAIRS, values, strict=True)
+                for row, values in _TABLE_PERCENT.items()
+                for pair, value in zip(_PAIR_NAMES, values, strict=True)
             ),
             scales=("paper",),
         ),
@@ -166,15 +168,17 @@ table_2 = Experiment(
         "target class after the attack. An order must hold in every seed, and a tie is none. "
         "RF-PGD and NRF-PGD minimise ||G(X') - G(Z)|| within the l-inf ball around X, Z a random "
         "training image of the target class, G the representation of a network that is not the "
-        f"one attacked: the choice is ours. {NOTES}"
+        f"one attacked: the choice is ours. {SHARED_NOTES}"
     ),
 )
 
 
-_CONVERGED = "ours: without it a picture shows the search and not the features; the limit is ours"
-_OWN = "ours: how much of an image is in the picture of its features"
-_ILYAS = "the talk's pictures, after Ilyas et al. 2019: robust features look like the image"
-_GAPS = {
+_CONVERGED_SOURCE = (
+    "ours: without it a picture shows the search and not the features; the limit is ours"
+)
+_OWN_SOURCE = "ours: how much of an image is in the picture of its features"
+_ILYAS_SOURCE = "the talk's pictures, after Ilyas et al. 2019: robust features look like the image"
+_GAP_CURVES = {
     "robust_features gaps": "robust features",
     "non_robust_features gaps": "non-robust features",
 }
@@ -195,7 +199,7 @@ features = table_2.variant(
         Line(
             "Convergence of the inversion",
             "inversion_step",
-            _GAPS,
+            _GAP_CURVES,
             "step",
             "‖G(X′) − G(X)‖ / ‖G(X)‖, median",
             log="y",
@@ -203,21 +207,21 @@ features = table_2.variant(
     ),
     claims=(
         *claims(
-            _CONVERGED,
+            _CONVERGED_SOURCE,
             {},
             ("robust: share that converged", "robust_features converged", 0.8, 0.0),
             ("non-robust: share that converged", "non_robust_features converged", 0.8, 0.0),
             rule="above",
         ),
         *claims(
-            _OWN,
+            _OWN_SOURCE,
             {},
             ("cosine with the image, robust", "robust_features likeness", None, 0.0),
             ("cosine with the image, non-robust", "non_robust_features likeness", None, 0.0),
             rule="reported",
         ),
         *claims(
-            _ILYAS,
+            _ILYAS_SOURCE,
             {},
             ("cosine with the image, robust minus non-robust", "likeness_gain", 0.0, 0.0),
             rule="above",
@@ -226,13 +230,13 @@ features = table_2.variant(
     notes=(
         "Each picture X' minimises ||G(X') - G(X)|| from noise in the box of pixels, G the network "
         "without its last layer; converged is a gap of at most a twentieth of ||G(X)||. Cosines "
-        f"are of images without their mean. {NOTES}"
+        f"are of images without their mean. {SHARED_NOTES}"
     ),
 )
 
 
-_SOURCE = "the talk's experiments on real images, as a pattern; the measure is ours"
-_READ = {
+_SOURCE_SOURCE = "the talk's experiments on real images, as a pattern; the measure is ours"
+_READING_CURVES = {
     "clean": "test images",
     "robust": "test images under all attacks",
     "robust_features": "pictures of robust features",
@@ -244,7 +248,7 @@ def _panel(kind: str) -> Line:
     return Line(
         f"{kind.capitalize()} training",
         "epoch",
-        {f"{kind}_{name}": label for name, label in _READ.items()},
+        {f"{kind}_{name}": label for name, label in _READING_CURVES.items()},
         "epoch",
         "accuracy",
         styles={f"{kind}_robust": "dashed"},
@@ -257,7 +261,7 @@ real_dynamics = table_2.variant(
     source="Li & Li 2025, the talk's experiments on real images",
     panels=(_panel("standard"), _panel("adversarial")),
     claims=claims(
-        _SOURCE,
+        _SOURCE_SOURCE,
         {},
         *(
             (f"{text}, accuracy", name, 0.0, 0.0)
@@ -281,6 +285,6 @@ real_dynamics = table_2.variant(
     notes=(
         "Pictures of features are found by inverting the representations of two other networks "
         "(see `features`); a network that reads them, with the label of the image that they are "
-        f"of, has learned such features. {NOTES}"
+        f"of, has learned such features. {SHARED_NOTES}"
     ),
 )

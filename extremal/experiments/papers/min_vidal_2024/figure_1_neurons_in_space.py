@@ -15,11 +15,11 @@ from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.mixture_training import mixture_of, predicted_directions
 from extremal.experiments.trial import Outcome
 
-_DATA = (
+_DATA_POINTS = (
     PointSet("positive_data", "positive data", colour="positive"),
     PointSet("negative_data", "negative data", colour="negative"),
 )
-_CENTERS = PointSet("centers", "subclass centres", "rays", colour="accent")
+_CENTER_RAYS = PointSet("centers", "subclass centres", "rays", colour="accent")
 
 
 def _rays(name: str, label: str) -> tuple[PointSet, PointSet]:
@@ -31,12 +31,14 @@ def _rays(name: str, label: str) -> tuple[PointSet, PointSet]:
 
 def _scene(title: str, p: float, stage: str) -> Scene:
     neurons = PointSet(f"neurons_{stage}", "neurons", colour="neutral")
-    sets = (*_DATA, *_rays(f"directions_{stage}", "directions"), neurons, _CENTERS)
+    sets = (*_DATA_POINTS, *_rays(f"directions_{stage}", "directions"), neurons, _CENTER_RAYS)
     return Scene(title, sets, {"p": p})
 
 
 def _moving(p: float) -> Scene:
-    return Scene(f"p = {p:g}", (*_DATA, *_rays("neurons_moving", "neurons"), _CENTERS), {"p": p})
+    return Scene(
+        f"p = {p:g}", (*_DATA_POINTS, *_rays("neurons_moving", "neurons"), _CENTER_RAYS), {"p": p}
+    )
 
 
 figure_1 = Experiment(

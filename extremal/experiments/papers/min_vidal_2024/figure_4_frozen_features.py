@@ -9,7 +9,7 @@ from dataclasses import replace
 from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims, learning_curves, rises_with_p
 
-_CURVES = {
+_ACCURACY_CURVES = {
     "robust_accuracy": "attacked",
     "robust_accuracy_apgd": "APGD-CE alone",
     "certified_accuracy": "certified",
@@ -135,7 +135,7 @@ figure_4 = Experiment(
         Line(
             "Robust accuracy against l-inf radius",
             "radius",
-            _CURVES,
+            _ACCURACY_CURVES,
             "attack radius",
             "robust accuracy",
             by="p",
@@ -153,7 +153,7 @@ figure_4 = Experiment(
 )
 
 
-_CALTECH = ("source", "blocks", "image_size", "interpolation")
+_CALTECH_SETTINGS = ("source", "blocks", "image_size", "interpolation")
 
 figure_4_cifar10 = replace(
     figure_4,
@@ -164,7 +164,7 @@ figure_4_cifar10 = replace(
         "source": Setting("cifar10", "O", "through EfficientNet-Lite0; the paper has Caltech256"),
         "images": Setting(5000, "O", "the first of CIFAR-10's training images"),
         "image_size": Setting(160, "O", "to which the extractor resizes them, bilinear"),
-        **{name: each for name, each in figure_4.settings.items() if name not in _CALTECH},
+        **{name: each for name, each in figure_4.settings.items() if name not in _CALTECH_SETTINGS},
         "groups": Setting(2, "O", "superclasses of five classes each: class index mod 2"),
         "seeds": Setting(3, "O", "repetitions; Figure 3 has 10"),
         "rank_points": Setting(2000, "O", "training samples of the stable rank; Figure 3: all"),

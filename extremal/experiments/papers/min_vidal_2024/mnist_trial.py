@@ -18,8 +18,8 @@ from extremal.experiments.papers.shared.robust_numbers import (
 )
 from extremal.experiments.trial import Outcome
 
-_CLASSES = 10  # of every data set here
-_LABELS = {"class": torch.arange(_CLASSES), "parity": torch.arange(_CLASSES) % 2}
+_CLASS_COUNT = 10  # of every data set here
+_LABEL_KINDS = {"class": torch.arange(_CLASS_COUNT), "parity": torch.arange(_CLASS_COUNT) % 2}
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -58,9 +58,9 @@ def _split(params: Mapping[str, Any]) -> tuple[Dataset, Dataset, Dataset | None]
     With the "published" split the test images are the last sixth of the training set, and pixels
     are k/256, those of the official test set too.
     """
-    _check.choice("labels", params["labels"], _LABELS)
+    _check.choice("labels", params["labels"], _LABEL_KINDS)
     _check.choice("split", params["split"], ("published", "official"))
-    groups = _LABELS[params["labels"]]
+    groups = _LABEL_KINDS[params["labels"]]
     learn, test = data.load(params["dataset"])
     if params["split"] == "official":
         return learn.relabel(groups), test.relabel(groups), None

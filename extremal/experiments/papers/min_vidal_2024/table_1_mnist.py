@@ -10,7 +10,7 @@ from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims, learning_curves, rises_with_p
 
 _TABLE_RADII = {"linf": [0.05, 0.1], "l2": [1.0, 2.0], "l1": [5.0, 10.0]}
-_PUBLISHED = {
+_PUBLISHED_ACCURACIES = {
     "clean": (0.981, 0.982, 0.982, 0.980),
     "apgd linf 0.05": (0.512, 0.844, 0.892, 0.913),
     "apgd linf 0.1": (0.040, 0.346, 0.522, 0.637),
@@ -19,14 +19,14 @@ _PUBLISHED = {
     "apgd l1 5": (0.500, 0.744, 0.780, 0.807),
     "apgd l1 10": (0.098, 0.294, 0.354, 0.402),
 }
-_POWERS = (1.0, 2.0, 3.0, 4.0)
-_WAYS = {
+_POWERS_P = (1.0, 2.0, 3.0, 4.0)
+_ACCURACY_KINDS = {
     "apgd": "APGD-CE",
     "attacked": "attacked",
     "attacked_few": "attacked, few points",
     "certified": "certified, few points",
 }
-_OFFICIAL = ("attacked", "attacked_few", "certified")
+_OFFICIAL_KINDS = ("attacked", "attacked_few", "certified")
 
 
 def _published(name: str, p: float, value: float) -> tuple[Claim, ...]:
@@ -38,7 +38,7 @@ def _published(name: str, p: float, value: float) -> tuple[Claim, ...]:
 
 def panel(norm: str, title: str, ways: tuple[str, ...], prefix: str = "") -> Line:
     """Accuracy against radius in one norm, on the split or, with a prefix, the official test."""
-    names = {f"{prefix}{way} {norm}": _WAYS[way] for way in ways}
+    names = {f"{prefix}{way} {norm}": _ACCURACY_KINDS[way] for way in ways}
     return Line(
         title,
         f"{prefix}radius {norm}",
@@ -63,7 +63,7 @@ table_1 = Experiment(
         "dataset": Setting("mnist", "S", "Section 5.2.1"),
         "split": Setting("published", "A", "tested on the training set's last 10,000; pixels/256"),
         "labels": Setting("class", "S", "the digit"),
-        "p": Setting([*_POWERS], "S", "Table 1"),
+        "p": Setting([*_POWERS_P], "S", "Table 1"),
         "seeds": Setting(5, "S", "repetitions"),
         "width": Setting(500, "S", "h, Section 5.2.1"),
         "lr": Setting(1e-3, "A", "of Adam, on the cross-entropy, from Kaiming's uniform start"),
@@ -109,15 +109,15 @@ table_1 = Experiment(
     panels=(
         *(panel(norm, f"Robust accuracy, {norm}", ("apgd", "attacked")) for norm in _TABLE_RADII),
         *(
-            panel(norm, f"Official test set, {norm}", _OFFICIAL, prefix="official ")
+            panel(norm, f"Official test set, {norm}", _OFFICIAL_KINDS, prefix="official ")
             for norm in _TABLE_RADII
         ),
     ),
     claims=(
         *(
             claim
-            for name, row in _PUBLISHED.items()
-            for p, value in zip(_POWERS, row, strict=True)
+            for name, row in _PUBLISHED_ACCURACIES.items()
+            for p, value in zip(_POWERS_P, row, strict=True)
             for claim in _published(name, p, value)
         ),
         *(
@@ -128,10 +128,10 @@ table_1 = Experiment(
             )
             for norm in _TABLE_RADII
             for claim in rises_with_p(
-                f"{_WAYS[way]} in {norm}",
+                f"{_ACCURACY_KINDS[way]} in {norm}",
                 f"{way} {norm} area",
                 f"{source}; mean over radii",
-                *_POWERS[1:],
+                *_POWERS_P[1:],
             )
         ),
     ),
@@ -197,12 +197,12 @@ figure_6 = Experiment(
         *rises_with_p(
             "test accuracy", "final_test_accuracy", "panel b: a slight edge", 2.0, 3.0, over=1.0
         ),
-        *rises_with_p("stable rank", "final_stable_rank", "panel c: larger with p", *_POWERS[1:]),
+        *rises_with_p("stable rank", "final_stable_rank", "panel c: larger with p", *_POWERS_P[1:]),
         *rises_with_p(
-            "APGD-CE accuracy", "apgd linf area", "panel d: more robust with p", *_POWERS[1:]
+            "APGD-CE accuracy", "apgd linf area", "panel d: more robust with p", *_POWERS_P[1:]
         ),
         *rises_with_p(
-            "attacked accuracy", "attacked linf area", "ours: strongest attack", *_POWERS[1:]
+            "attacked accuracy", "attacked linf area", "ours: strongest attack", *_POWERS_P[1:]
         ),
     ),
     notes=(

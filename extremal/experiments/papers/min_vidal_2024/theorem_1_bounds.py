@@ -16,8 +16,8 @@ from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import radius_at_half_accuracy
 from extremal.experiments.trial import Outcome
 
-_AVERAGE, _SUBCLASS = CRITICAL_RADII
-_OPTIMAL = theory.OPTIMAL_RADIUS
+_AVERAGE_LINE, _SUBCLASS_LINE = CRITICAL_RADII
+_OPTIMAL_RADIUS = theory.OPTIMAL_RADIUS
 
 
 def _panel(name: str, symbol: str, spread: float, mark: VerticalLine) -> Line:
@@ -64,8 +64,8 @@ theorem_1 = Experiment(
     axes=("classifier", "spread"),
     columns=3,
     panels=(
-        *(_panel("average", "F", spread, _AVERAGE) for spread in (0.1, 0.3, 1.0)),
-        *(_panel("subclass", "F^(3)", spread, _SUBCLASS) for spread in (0.1, 0.3, 1.0)),
+        *(_panel("average", "F", spread, _AVERAGE_LINE) for spread in (0.1, 0.3, 1.0)),
+        *(_panel("subclass", "F^(3)", spread, _SUBCLASS_LINE) for spread in (0.1, 0.3, 1.0)),
     ),
     claims=(
         *claims(
@@ -79,7 +79,7 @@ theorem_1 = Experiment(
         *claims(
             "sqrt(2)/2, Remark 2",
             {"classifier": "subclass", "spread": 0.1},
-            ("F^(3): radius where accuracy is 1/2, α = 0.1", "half_radius", _OPTIMAL, 0.03),
+            ("F^(3): radius where accuracy is 1/2, α = 0.1", "half_radius", _OPTIMAL_RADIUS, 0.03),
         ),
     ),
     notes=(

@@ -17,12 +17,12 @@ from extremal.experiments.papers.shared.mixture_training import mixture_of, smal
 from extremal.experiments.trial import Outcome
 
 _KINDS = ("none", "direction", "literal")
-_PHASES = "poster, 'Crucial role of implicit bias': direction first, then norm"
-_RUN = "about 600 iterations, read off the full paper's figure"
-_LEARNED = "poster: for p > 2 neurons learn cluster centres"
-_THEORY = "log(1/||w||) K / step at a centre, to leading order: theory.onset_time"
-_STATED = VerticalLine(lambda s: s["steps"], "end of GD")
-_RECORDED = [*range(20, 600, 20), *range(600, 2000, 50), *range(2000, 8001, 200)]
+_PHASES_SOURCE = "poster, 'Crucial role of implicit bias': direction first, then norm"
+_RUN_SOURCE = "about 600 iterations, read off the full paper's figure"
+_LEARNED_SOURCE = "poster: for p > 2 neurons learn cluster centres"
+_THEORY_SOURCE = "log(1/||w||) K / step at a centre, to leading order: theory.onset_time"
+_END_OF_DESCENT = VerticalLine(lambda s: s["steps"], "end of GD")
+_RECORDED_ITERATIONS = [*range(20, 600, 20), *range(600, 2000, 50), *range(2000, 8001, 200)]
 
 
 def _growth_iterations(settings: Settings) -> float:
@@ -40,17 +40,19 @@ def _line(title: str, y: str, ylabel: str, log: Literal["x", "xy"] = "x") -> Lin
         "literal": "nudge of w itself",
     }
     axes = ("iteration", (y,), "iteration", ylabel)
-    return Line(title, *axes, by="nudge", labels=labels, vertical_lines=(_STATED,), log=log)
+    return Line(title, *axes, by="nudge", labels=labels, vertical_lines=(_END_OF_DESCENT,), log=log)
 
 
 def _claims(kind: str) -> tuple[Claim, ...]:
     """For the literal nudge, which starts aligned, nothing is said of what comes first."""
     at, name = {"nudge": kind}, f"{kind}: "
-    order = Claim(name + "share that aligns, then grows", "aligned_first", 1.0, 0.01, _PHASES, at)
+    order = Claim(
+        name + "share that aligns, then grows", "aligned_first", 1.0, 0.01, _PHASES_SOURCE, at
+    )
     return (
         *((order,) if kind != "literal" else ()),
-        Claim(name + "loss after GD", "loss_descent", 0.0, 0.1, _RUN, at),
-        Claim(name + "centres missed in the end", "missed", 0.0, 0.0, _LEARNED, at),
+        Claim(name + "loss after GD", "loss_descent", 0.0, 0.1, _RUN_SOURCE, at),
+        Claim(name + "centres missed in the end", "missed", 0.0, 0.0, _LEARNED_SOURCE, at),
     )
 
 
@@ -73,7 +75,9 @@ alignment = Experiment(
         "nudge_size": Setting(0.05, "O", "from the full paper"),
         "width": Setting(200, "O", "not known for this run; the poster's networks have 200"),
         "loss": Setting("exp", "S", "exponential or logistic, poster; here its mean"),
-        "recorded": Setting(_RECORDED, "O", "iterations; after GD's last the flow goes on"),
+        "recorded": Setting(
+            _RECORDED_ITERATIONS, "O", "iterations; after GD's last the flow goes on"
+        ),
         "seeds": Setting(5, "O"),
     },
     quick={
@@ -105,12 +109,12 @@ alignment = Experiment(
     claims=(
         *(claim for kind in _KINDS for claim in _claims(kind)),
         *claims(
-            _PHASES,
+            _PHASES_SOURCE,
             {"nudge": "none"},
             ("none: norm at alignment, as a share of the last", "norm_when_aligned", 0.0, 0.01),
         ),
         *claims(
-            _THEORY,
+            _THEORY_SOURCE,
             {"nudge": "none"},
             (
                 "none: iterations from alignment to growth",
@@ -136,8 +140,13 @@ alignment = Experiment(
 )
 
 
-NUDGES = ("none", "direction", "literal")
-_ALIGNED, _GROWN, _FITTED = 0.9, 0.5, 0.1  # cosine, share of the last norm, loss
+NUDGE_KINDS = ("none", "direction", "literal")
+# A neuron is aligned from this cosine with its last centre on.
+_ALIGNED_COSINE = 0.9
+# A neuron has grown at this share of its last norm.
+_GROWN_SHARE = 0.5
+# The data are fitted at this loss.
+_FITTED_LOSS = 0.1
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -182,7 +191,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "loss": float(rest.values["loss"][-1]),
             "missed": len(last.unfollowed),
             "dominant": len(last.neurons),
-            "fitted_iteration": _first(values["loss"] <= _FITTED, iterations),
+            "fitted_iteration": _first(values["loss"] <= _FITTED_LOSS, iterations),
         }
     )
 
@@ -200,7 +209,7 @@ def nudge(
     "direction": the same for u = w/||w||, with ||w|| kept. "none" changes nothing, but draws the
     same centres.
     """
-    _check.choice("nudge", kind, NUDGES)
+    _check.choice("nudge", kind, NUDGE_KINDS)
     target = torch.randint(mixture.count, (net.width,), generator=generator)
     toward = mixture.centers[target]
     with torch.no_grad():
@@ -251,7 +260,7 @@ def _order(iterations: Tensor, own: Tensor, norms: Tensor, weight: Tensor) -> di
 
     `own` (times, m) are cosines with the centre in the end, `norms` (times, m), `weight` (m,).
     """
-    aligned, grown = own >= _ALIGNED, norms >= _GROWN * norms[-1]
+    aligned, grown = own >= _ALIGNED_COSINE, norms >= _GROWN_SHARE * norms[-1]
     turned, long = aligned.int().argmax(0), grown.int().argmax(0)  # the first of each, (m,)
     came = aligned.any(0)  # all have grown by the end
     size = norms.gather(0, turned.unsqueeze(0)).squeeze(0) / norms[-1]

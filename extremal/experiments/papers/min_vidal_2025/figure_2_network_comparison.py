@@ -11,10 +11,10 @@ from typing import Any
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import attacked_curves, claims
 
-_COLLAPSE = "0.2 to 0.27, read off the full paper's figure"
-_FOLLOW = "0.68 to 0.71, read off the full paper's figure"
-_LAYERS = "poster: more layers or another activation do not help; the tolerance is ours"
-_NAMES = {
+_COLLAPSE_SOURCE = "0.2 to 0.27, read off the full paper's figure"
+_FOLLOW_SOURCE = "0.68 to 0.71, read off the full paper's figure"
+_LAYERS_SOURCE = "poster: more layers or another activation do not help; the tolerance is ours"
+_NETWORK_NAMES = {
     "prelu": "pReLU, p = 3",
     "relu": "ReLU",
     "mlp-4": "ReLU, depth 4",
@@ -28,7 +28,7 @@ _NAMES = {
     "deep-prelu-residual": "deep pReLU, residual",
     "bayes": "Bayes",
 }
-_OWN: dict[
+_OWN_SETTINGS: dict[
     str, dict[str, Any]
 ] = {  # where the common start, step or number of steps trains nothing
     "mlp-4": {"init_std": "default"},
@@ -37,24 +37,33 @@ _OWN: dict[
     "deep-prelu-normalised": {"init_std": 1e-2},
     "deep-prelu-residual": {"init_std": 1e-2},
 }
-_RADII = [round(0.02 * i, 2) for i in range(51)]
-_FEW = ("prelu", "relu", "mlp-4", "tanh", "logistic", "bayes")  # those of the published figure
+_TRIED_RADII = [round(0.02 * i, 2) for i in range(51)]
+_PUBLISHED_NETWORKS = (
+    "prelu",
+    "relu",
+    "mlp-4",
+    "tanh",
+    "logistic",
+    "bayes",
+)  # those of the published figure
 
 
 def _panel(spread: float) -> Line:
     styles = {"bayes": "dashed", "logistic": "dotted", "tanh": "dashed"}  # they lie on others
     where = {"spread": spread}
-    return attacked_curves(f"α = {spread:g}", "network", where, labels=_NAMES, styles=styles)
+    return attacked_curves(
+        f"α = {spread:g}", "network", where, labels=_NETWORK_NAMES, styles=styles
+    )
 
 
 def _median(name: str, middle: float, tolerance: float, source: str) -> tuple[Claim, ...]:
-    row = (f"{_NAMES[name]}: median radius", "half_radius", middle, tolerance)
-    scales = ("quick", "paper") if name in _FEW else ("paper",)
+    row = (f"{_NETWORK_NAMES[name]}: median radius", "half_radius", middle, tolerance)
+    scales = ("quick", "paper") if name in _PUBLISHED_NETWORKS else ("paper",)
     return claims(source, {"network": name, "spread": 0.1}, row, scales=scales)
 
 
 def _networks(names: tuple[str, ...], **given: Any) -> list[dict[str, Any]]:
-    return [{"network": name, **_OWN.get(name, {}), **given} for name in names]
+    return [{"network": name, **_OWN_SETTINGS.get(name, {}), **given} for name in names]
 
 
 figure_2 = Experiment(
@@ -68,7 +77,9 @@ figure_2 = Experiment(
         "negative": Setting(8, "O", "K2, from the full paper"),
         "spread": Setting([0.1, 0.3, 1.0], "O", "alpha is not published: 0.1, and two others"),
         "networks": Setting(
-            _networks(tuple(_NAMES)), "O", "the poster's and ours; own settings: see the notes"
+            _networks(tuple(_NETWORK_NAMES)),
+            "O",
+            "the poster's and ours; own settings: see the notes",
         ),
         "seeds": Setting(5, "O"),
         "p": Setting(3.0, "O", "from the full paper"),
@@ -85,11 +96,11 @@ figure_2 = Experiment(
         "certified_points": Setting(50, "O", "of pReLU and ReLU"),
         "attack_steps": Setting(30, "O"),
         "restarts": Setting(10, "O"),
-        "radii": Setting(_RADII, "O", "0 to 1 as published"),
+        "radii": Setting(_TRIED_RADII, "O", "0 to 1 as published"),
     },
     quick={
         "dim": 300,
-        "networks": _networks(_FEW),
+        "networks": _networks(_PUBLISHED_NETWORKS),
         "seeds": 1,
         "width": 100,
         "train_points": 5000,
@@ -123,26 +134,26 @@ figure_2 = Experiment(
             claim
             for name, middle, tolerance, source in (
                 *(
-                    (name, 0.235, 0.035, _COLLAPSE)
+                    (name, 0.235, 0.035, _COLLAPSE_SOURCE)
                     for name in ("relu", "mlp-4", "tanh", "logistic")
                 ),
-                *((name, 0.235, 0.035, _LAYERS) for name in ("leaky-relu", "gelu")),
-                *((name, 0.695, 0.015, _FOLLOW) for name in ("prelu", "bayes")),
+                *((name, 0.235, 0.035, _LAYERS_SOURCE) for name in ("leaky-relu", "gelu")),
+                *((name, 0.695, 0.015, _FOLLOW_SOURCE) for name in ("prelu", "bayes")),
             )
             for claim in _median(name, middle, tolerance, source)
         ),
         *(
             Claim(
-                f"{_NAMES[name]}: collapses too, median radius",
+                f"{_NETWORK_NAMES[name]}: collapses too, median radius",
                 "half_radius",
                 0.27,
                 0.02,
-                _LAYERS,
+                _LAYERS_SOURCE,
                 {"network": name, "spread": 0.1},
                 "below",
                 ("paper",),
             )
-            for name in ("power", *(name for name in _NAMES if name.startswith("deep")))
+            for name in ("power", *(name for name in _NETWORK_NAMES if name.startswith("deep")))
         ),
         *claims(
             "ours: a network that has not learned says nothing",
@@ -162,20 +173,20 @@ figure_2 = Experiment(
 )
 
 
-_CUBIC = "0.1 to 0.2, read off the full paper's figure"
-_FROM = "decays from about 0.4 on, read off the full paper's figure"
+_CUBIC_SOURCE = "0.1 to 0.2, read off the full paper's figure"
+_FROM_SOURCE = "decays from about 0.4 on, read off the full paper's figure"
 _AS_FIGURE_2 = "0.68 to 0.71 as in Figure 2, read off"
-_STARTS = {1e-4: "std 1e-4", 1e-2: "std 0.01", 0.25: "std 0.25", 0.5: "std 0.5"}
+_START_NAMES = {1e-4: "std 1e-4", 1e-2: "std 0.01", 0.25: "std 0.25", 0.5: "std 0.5"}
 
 
 def _run(network: str, init_std: float, steps: int = 3000, **given: float) -> dict[str, Any]:
     kind = {"prelu": "pReLU", "power": "cubic"}[network]
-    run = f"{kind}, {_STARTS[init_std]}"
+    run = f"{kind}, {_START_NAMES[init_std]}"
     return {"run": run, "network": network, "init_std": init_std, "steps": steps, **given}
 
 
-_RUNS = [
-    *(_run("prelu", std) for std in _STARTS),
+_ALL_RUNS = [
+    *(_run("prelu", std) for std in _START_NAMES),
     _run("power", 1e-2, 7000),
     _run("power", 0.25, lr=0.2),
     _run("power", 0.5, 7000, lr=0.005),
@@ -206,12 +217,12 @@ figure_7 = figure_2.variant(
     settings={
         "spread": Setting([0.1], "O", "alpha is not published: Figure 2 shows two others"),
         "runs": Setting(
-            _RUNS, "O", "N(0, 1e-4) and N(0, 0.25), read as variances and as deviations"
+            _ALL_RUNS, "O", "N(0, 1e-4) and N(0, 0.25), read as variances and as deviations"
         ),
     },
     without=("networks", "spread", "steps", "init_std"),
-    quick={**figure_2.quick, "runs": [_RUNS[i] for i in (0, 1, 3, 4, 6, 7)]},
-    smoke={**figure_2.smoke, "runs": [run | {"steps": 30} for run in _RUNS]},
+    quick={**figure_2.quick, "runs": [_ALL_RUNS[i] for i in (0, 1, 3, 4, 6, 7)]},
+    smoke={**figure_2.smoke, "runs": [run | {"steps": 30} for run in _ALL_RUNS]},
     axes=("spread", "runs"),
     columns=1,
     panels=(attacked_curves("Robust accuracy, α = 0.1", "run", {}, styles={"Bayes": "dashed"}),),
@@ -220,11 +231,11 @@ figure_7 = figure_2.variant(
         *_half(_AS_FIGURE_2, "pReLU, std 0.01", 0.695, 0.015),
         *_first_fall(_AS_FIGURE_2, "pReLU, std 1e-4", 0.68, 0.03, "above"),
         *_first_fall(_AS_FIGURE_2, "pReLU, std 0.01", 0.68, 0.03, "above"),
-        *_first_fall(_FROM, "pReLU, std 0.25", 0.4, 0.05),
-        *_first_fall(_FROM, "pReLU, std 0.5", 0.4, 0.05),
-        *_half(_CUBIC, "cubic, std 0.01", 0.15, 0.05),
-        *_half(_CUBIC, "cubic, std 0.25", 0.15, 0.05),
-        *_half(_CUBIC, "cubic, std 0.5", 0.15, 0.05),
+        *_first_fall(_FROM_SOURCE, "pReLU, std 0.25", 0.4, 0.05),
+        *_first_fall(_FROM_SOURCE, "pReLU, std 0.5", 0.4, 0.05),
+        *_half(_CUBIC_SOURCE, "cubic, std 0.01", 0.15, 0.05),
+        *_half(_CUBIC_SOURCE, "cubic, std 0.25", 0.15, 0.05),
+        *_half(_CUBIC_SOURCE, "cubic, std 0.5", 0.15, 0.05),
     ),
     notes=(
         "The two starts are given as N(0, 1e-4) and N(0, 0.25): as variances these are standard "

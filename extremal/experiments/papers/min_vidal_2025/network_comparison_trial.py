@@ -21,10 +21,16 @@ from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import share
 from extremal.experiments.trial import Outcome
 
-_ACCURATE, _FALLEN = 0.99, 0.5  # clean accuracy, and share of the first loss, of a learned network
-_FIRST = 0.01  # of the points, broken where the curve starts to fall
-_ROUNDING = 1e-5  # by which a norm may be above the radius of its attack, as a share
-_STRETCH = (1.00001, 1.0001, 1.001, 1.01)  # until the network itself takes it as broken
+# A network counts as learned from this clean accuracy on.
+_LEARNED_ACCURACY = 0.99
+# Of a learned network's first loss at most this share is left.
+_LEARNED_LOSS_SHARE = 0.5
+# The curve starts to fall where this share of the points is broken.
+_FIRST_FALL_SHARE = 0.01
+# A norm may be above the radius of its attack by this share of it.
+_ROUNDING_SHARE = 1e-5
+# A perturbation is lengthened by these, in turn, until the network itself takes it as broken.
+_STRETCH_FACTORS = (1.00001, 1.0001, 1.001, 1.01)
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -39,8 +45,8 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     data = mixture.sample(params["train_points"], generator=generator)
     net, losses = trained(data, params, generator)
     clean = measure.accuracy(net, test)
-    fallen = not losses or losses["loss"] <= _FALLEN * losses["loss_start"]
-    learned = {"clean_accuracy": clean, "learned": clean >= _ACCURATE and fallen}
+    fallen = not losses or losses["loss"] <= _LEARNED_LOSS_SHARE * losses["loss_start"]
+    learned = {"clean_accuracy": clean, "learned": clean >= _LEARNED_ACCURACY and fallen}
     seen = test.take(slice(params["attacked_points"]))
     return Outcome({**losses, **learned, **_robustness(net, seen, params, generator)})
 
@@ -66,7 +72,7 @@ def _robustness(
         "radius": radii,
         "robust_accuracy": _standing(found.radius, radii),
         "half_radius": float(found.radius.median()),
-        "first_fall": float(found.radius.quantile(_FIRST, interpolation="nearest")),
+        "first_fall": float(found.radius.quantile(_FIRST_FALL_SHARE, interpolation="nearest")),
     }
     if not isinstance(net, models.PReLUNet):
         return numbers
@@ -83,7 +89,7 @@ def _robustness(
 
 
 def _standing(smallest: Tensor, radii: Sequence[float]) -> list[float]:
-    return [share(smallest > radius * (1.0 + _ROUNDING)) for radius in radii]
+    return [share(smallest > radius * (1.0 + _ROUNDING_SHARE)) for radius in radii]
 
 
 def smallest(
@@ -141,7 +147,7 @@ def smallest(
 def _verified(net: nn.Module, data: Dataset, delta: Tensor) -> attack.AttackResult:
     """x + delta as the network takes it, longer where it does not take it as broken."""
     result = _landed(net, data, delta)
-    for stretch in _STRETCH:
+    for stretch in _STRETCH_FACTORS:
         rows = torch.nonzero(~result.success).squeeze(1)
         if len(rows) == 0:
             break
@@ -150,18 +156,19 @@ def _verified(net: nn.Module, data: Dataset, delta: Tensor) -> attack.AttackResu
 
 
 def _landed(net: nn.Module, data: Dataset, delta: Tensor) -> attack.AttackResult:
-    ball = attack.Ball("l2", delta.double().norm(dim=1) * (1.0 + _ROUNDING))
+    ball = attack.Ball("l2", delta.double().norm(dim=1) * (1.0 + _ROUNDING_SHARE))
     return attack.verified(net, data.x, data.y, data.x + delta, ball, "comparison")
 
 
-_HIDDEN = {"mlp-4": 3}  # hidden layers of MLPs that have more than one, or none
-_ACTIVATIONS = {"mlp-4": "relu", "tanh": "tanh", "leaky-relu": "leaky-relu", "gelu": "gelu"}
+# MLPs that do not have one hidden layer have so many.
+_HIDDEN_LAYERS = {"mlp-4": 3}
+_ACTIVATION_NAMES = {"mlp-4": "relu", "tanh": "tanh", "leaky-relu": "leaky-relu", "gelu": "gelu"}
 _DEEP: dict[str, dict[str, Any]] = {
     "deep-prelu": {},
     "deep-prelu-normalised": {"normalize": "output"},
     "deep-prelu-residual": {"normalize": "output", "residual": True},
 }
-NETWORKS = ("prelu", "relu", "power", "logistic", *_ACTIVATIONS, *_DEEP, "bayes")
+NETWORK_NAMES = ("prelu", "relu", "power", "logistic", *_ACTIVATION_NAMES, *_DEEP, "bayes")
 
 
 def network(
@@ -175,7 +182,7 @@ def network(
     hidden layers of power p, plain, or divided by their norms, or so with a residual connection.
     All hidden layers have `width` neurons. "bayes" is the Bayes classifier of the mixture.
     """
-    _check.choice("network", name, NETWORKS)
+    _check.choice("network", name, NETWORK_NAMES)
     if name == "bayes":
         return models.bayes_classifier(mixture)
     dim, width, p = mixture.dim, params["width"], params["p"]
@@ -186,8 +193,8 @@ def network(
         return models.PReLUNet(dim, width, power, init=start, generator=generator)
     if name in _DEEP:
         return models.DeepPReLU(dim, [width] * 2, p, init=init, generator=generator, **_DEEP[name])
-    hidden = 0 if name == "logistic" else _HIDDEN.get(name, 1)
-    activation = _ACTIVATIONS.get(name, partial(models.PowerReLU, p))
+    hidden = 0 if name == "logistic" else _HIDDEN_LAYERS.get(name, 1)
+    activation = _ACTIVATION_NAMES.get(name, partial(models.PowerReLU, p))
     widths = [width] * hidden
     return models.mlp(dim, widths, activation, bias=False, init=init, generator=generator)
 

@@ -8,14 +8,21 @@ from extremal.experiments.papers.shared.claim_rows import claims
 
 _BOTH: tuple[Scale, ...] = ("quick", "paper")
 _PAPER: tuple[Scale, ...] = ("paper",)
-_P, _LOW, _HIGH = {"p": 3.0}, {"spread": 0.3}, {"spread": 10.0}  # _P is the power trained
-_WHO = {"": "F^(3)", "_bayes": "Bayes", "_trained": "trained, p = 3", "_average": "F"}
-_LEARNED = "poster: f is proportional to F^(p) after training; the tolerance is ours"
-_BOUND = "poster, theorem on F^(p), with C = 1/2"
-_POSSIBLE = "min(K1, K2)/K, poster: sqrt(2)/2 is the most; within sampling"
-_BAYES = "poster: F^(p) with p large is about the Bayes classifier"
-_SINGLE = "1/sqrt(1 + K2): derived in theory.subclass_radius"
-_ACCURACY, _ERROR = "accuracy under the strongest attack", "error under the strongest attack"
+_TRAINED_P, _LOW_SPREAD, _HIGH_SPREAD = (
+    {"p": 3.0},
+    {"spread": 0.3},
+    {"spread": 10.0},
+)  # _P is the power trained
+_CLASSIFIER_NAMES = {"": "F^(3)", "_bayes": "Bayes", "_trained": "trained, p = 3", "_average": "F"}
+_LEARNED_SOURCE = "poster: f is proportional to F^(p) after training; the tolerance is ours"
+_BOUND_SOURCE = "poster, theorem on F^(p), with C = 1/2"
+_POSSIBLE_SOURCE = "min(K1, K2)/K, poster: sqrt(2)/2 is the most; within sampling"
+_BAYES_SOURCE = "poster: F^(p) with p large is about the Bayes classifier"
+_SINGLE_SOURCE = "1/sqrt(1 + K2): derived in theory.subclass_radius"
+_ACCURACY_AXIS, _ERROR_AXIS = (
+    "accuracy under the strongest attack",
+    "error under the strongest attack",
+)
 
 
 def _unavoidable(settings: Settings) -> float:
@@ -49,7 +56,7 @@ def _least(
     who: str, value: str, where: Mapping[str, float], scales: tuple[Scale, ...] = _BOTH
 ) -> Claim:
     name = f"{who}: error at √2/2"
-    return Claim(name, value, _unavoidable, 0.05, _POSSIBLE, where, "above", scales)
+    return Claim(name, value, _unavoidable, 0.05, _POSSIBLE_SOURCE, where, "above", scales)
 
 
 theorem = Experiment(
@@ -113,61 +120,76 @@ theorem = Experiment(
             "The trained network's distance to F^(3)",
             "spread",
             "dist(f, F^(p))",
-            _P,
+            _TRAINED_P,
             {"distance": "found", "distance_upper": "upper bound"},
         ),
         _line(
             "Robust accuracy, α = 0.3",
             "radius",
-            _ACCURACY,
-            _P | _LOW,
-            {"bound": "proven"} | {f"robust_accuracy{key}": who for key, who in _WHO.items()},
+            _ACCURACY_AXIS,
+            _TRAINED_P | _LOW_SPREAD,
+            {"bound": "proven"}
+            | {f"robust_accuracy{key}": who for key, who in _CLASSIFIER_NAMES.items()},
         ),
         _line(
             "Error at √2/2",
             "spread",
-            _ERROR,
-            _P,
+            _ERROR_AXIS,
+            _TRAINED_P,
             {"unavoidable": "least possible"}
-            | {f"robust_error{key}": who for key, who in _WHO.items()},
+            | {f"robust_error{key}": who for key, who in _CLASSIFIER_NAMES.items()},
         ),
         _line(
             "F^(p) agrees with Bayes, α = 10",
             "p",
             "share of points",
-            _HIGH,
+            _HIGH_SPREAD,
             {"agreement": "same class"},
         ),
         _line(
             "Radius of F^(p), α = 10",
             "p",
             "median l2 radius",
-            _HIGH,
+            _HIGH_SPREAD,
             {
                 "half_radius": "attacked",
                 "half_radius_certified": "certified",
                 "half_radius_bayes": "Bayes, attacked",
             },
         ),
-        Line("F^(p), α = 10", "radius", ("robust_accuracy",), "l2 radius", _ACCURACY, "p", _HIGH),
+        Line(
+            "F^(p), α = 10",
+            "radius",
+            ("robust_accuracy",),
+            "l2 radius",
+            _ACCURACY_AXIS,
+            "p",
+            _HIGH_SPREAD,
+        ),
     ),
     claims=(
         *(
             claim
             for spread in (0.1, 0.3)
             for claim in claims(
-                _LEARNED,
-                _P | {"spread": spread},
+                _LEARNED_SOURCE,
+                _TRAINED_P | {"spread": spread},
                 (f"dist(f, F^(3)), α = {spread:g}: found", "distance", 0.0, 0.1),
                 (f"dist(f, F^(3)), α = {spread:g}: proven", "distance_upper", 0.0, 0.1),
                 rule="below",
             )
         ),
-        *claims(_BOUND, _P, ("p = 3: radii that break the bound", "bounds_broken", 0.0, 0.0)),
-        *claims(_BOUND, {"p": 16.0}, ("p = 16: radii that break it", "bounds_broken", 0.0, 0.0)),
+        *claims(
+            _BOUND_SOURCE,
+            _TRAINED_P,
+            ("p = 3: radii that break the bound", "bounds_broken", 0.0, 0.0),
+        ),
+        *claims(
+            _BOUND_SOURCE, {"p": 16.0}, ("p = 16: radii that break it", "bounds_broken", 0.0, 0.0)
+        ),
         _least("F^(p), every p", "robust_error", {}),
         *(
-            _least(f"{who}, α = {spread:g}", value, _P | {"spread": spread}, scales)
+            _least(f"{who}, α = {spread:g}", value, _TRAINED_P | {"spread": spread}, scales)
             for who, value in (("F", "robust_error_average"), ("trained", "robust_error_trained"))
             for spread, scales in ((0.1, _BOTH), (0.3, _BOTH), (1.0, _PAPER))
         ),
@@ -176,12 +198,12 @@ theorem = Experiment(
             claim
             for p, less in ((3.0, 1.0), (16.0, 3.0))
             for claim in claims(
-                _BAYES,
-                {"p": p} | _HIGH,
+                _BAYES_SOURCE,
+                {"p": p} | _HIGH_SPREAD,
                 (
                     f"α = 10: p = {p:g} agrees with Bayes, more than {less:g}",
                     "agreement",
-                    {"p": less} | _HIGH,
+                    {"p": less} | _HIGH_SPREAD,
                     0.0,
                 ),
                 rule="above",
@@ -191,13 +213,13 @@ theorem = Experiment(
             claim
             for p in (3.0, 16.0)
             for claim in claims(
-                _BAYES,
-                {"p": p} | _LOW,
+                _BAYES_SOURCE,
+                {"p": p} | _LOW_SPREAD,
                 (f"α = 0.3: radius of F^({p:g}), over that of Bayes", "radius_of_bayes", 1.0, 0.02),
             )
         ),
         *claims(
-            _SINGLE,
+            _SINGLE_SOURCE,
             {"p": 1.0, "spread": 0.1},
             ("α = 0.1: radius of F^(1)", "half_radius", _single_radius, 0.02),
         ),

@@ -18,7 +18,7 @@ from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import mean_over_radii
 from extremal.experiments.trial import Outcome
 
-_NAMES = (
+_ACTIVATION_NAMES = (
     "prelu",
     "relu",
     "leaky-relu",
@@ -30,23 +30,25 @@ _NAMES = (
     "relu^3",
     "shifted relu",
 )
-_OWN: dict[str, dict[str, float]] = {  # where the common start or step trains nothing, or diverges
+_OWN_SETTINGS: dict[
+    str, dict[str, float]
+] = {  # where the common start or step trains nothing, or diverges
     "softplus": {"lr": 0.01, "steps": 10_000},
     "relu^3": {"init_std": 0.1},
     "shifted relu": {"init_std": 0.1},
 }
-_LOSSES = ["exp", "logistic", "squared hinge"]
-_FEW = ("prelu", "relu", "gelu", "relu^3")
-_FITTED = "ours: a network that has not learned says nothing"
-_SOURCE = "Min & Vidal 2025 (poster): changing the activation does not help a ReLU network"
+_LOSS_NAMES = ["exp", "logistic", "squared hinge"]
+_QUICK_ACTIVATIONS = ("prelu", "relu", "gelu", "relu^3")
+_FITTED_SOURCE = "ours: a network that has not learned says nothing"
+_POSTER_SOURCE = "Min & Vidal 2025 (poster): changing the activation does not help a ReLU network"
 
 
 def _networks(*names: str, **given: float) -> list[dict[str, Any]]:
-    return [{"activation": name, **_OWN.get(name, {}), **given} for name in names]
+    return [{"activation": name, **_OWN_SETTINGS.get(name, {}), **given} for name in names]
 
 
 def _scales(name: str) -> tuple[Scale, ...]:
-    return ("quick", "paper") if name in _FEW else ("paper",)
+    return ("quick", "paper") if name in _QUICK_ACTIVATIONS else ("paper",)
 
 
 def _below(name: str, loss: str) -> Claim:
@@ -56,7 +58,7 @@ def _below(name: str, loss: str) -> Claim:
         "area",
         {"activation": "prelu", "loss": loss},
         0.0,
-        _SOURCE,
+        _POSTER_SOURCE,
         {"activation": name, "loss": loss},
         rule="below",
         scales=_scales(name),
@@ -74,10 +76,12 @@ activation = Experiment(
         "negative": Setting(4, "O", "K - K1 of Section 5.1"),
         "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
         "networks": Setting(
-            _networks(*_NAMES), "O", "one hidden layer without biases; own settings: see the notes"
+            _networks(*_ACTIVATION_NAMES),
+            "O",
+            "one hidden layer without biases; own settings: see the notes",
         ),
         "p": Setting(3.0, "O", "of prelu"),
-        "loss": Setting(_LOSSES, "O", "the last one is a function of one's own"),
+        "loss": Setting(_LOSS_NAMES, "O", "the last one is a function of one's own"),
         "seeds": Setting(5, "O"),
         "width": Setting(200, "O"),
         "init_std": Setting(1e-2, "O", "as in Min & Vidal 2025: variance 1e-4"),
@@ -90,7 +94,7 @@ activation = Experiment(
     },
     quick={
         "dim": 100,
-        "networks": _networks(*_FEW),
+        "networks": _networks(*_QUICK_ACTIVATIONS),
         "loss": ["exp", "logistic", "squared hinge"],
         "seeds": 1,
         "width": 60,
@@ -114,7 +118,7 @@ activation = Experiment(
     axes=("networks", "loss"),
     columns=3,
     panels=tuple(
-        attacked_curves(f"Loss: {loss}", "activation", {"loss": loss}) for loss in _LOSSES
+        attacked_curves(f"Loss: {loss}", "activation", {"loss": loss}) for loss in _LOSS_NAMES
     ),
     claims=(
         *claims(
@@ -125,16 +129,16 @@ activation = Experiment(
         ),
         *(
             claim
-            for name in _NAMES
+            for name in _ACTIVATION_NAMES
             for claim in claims(
-                _FITTED,
+                _FITTED_SOURCE,
                 {"activation": name},
                 (f"{name}: share that has learned", "learned", 1.0, 0.0),
                 rule="above",
                 scales=_scales(name),
             )
         ),
-        *(_below(name, loss) for loss in _LOSSES for name in _NAMES[1:]),
+        *(_below(name, loss) for loss in _LOSS_NAMES for name in _ACTIVATION_NAMES[1:]),
     ),
     version=2,
     notes=(
@@ -149,7 +153,10 @@ activation = Experiment(
 )
 
 
-_ACCURATE, _FALLEN = 0.99, 0.5  # clean accuracy, and share of the first loss, of a learned network
+# A network counts as learned from this clean accuracy on.
+_LEARNED_ACCURACY = 0.99
+# Of a learned network's first loss at most this share is left.
+_LEARNED_LOSS_SHARE = 0.5
 
 
 class ShiftedReLU(nn.Module):
@@ -179,7 +186,7 @@ ACTIVATIONS: dict[str, str | Callable[[], nn.Module]] = {
     "relu^3": lambda: models.PowerReLU(3.0),
     "shifted relu": lambda: ShiftedReLU(0.1),
 }
-SHALLOW = ("prelu", "relu")  # whose structure attacks and certificates know
+SHALLOW_ACTIVATIONS = ("prelu", "relu")  # whose structure attacks and certificates know
 LOSSES: dict[str, Any] = {"exp": "exp", "logistic": "logistic", "squared hinge": squared_hinge}
 
 
@@ -216,7 +223,9 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     return Outcome(
         {
             "diverged": 0.0,
-            "learned": float(clean >= _ACCURATE and bool(losses[-1] <= _FALLEN * losses[0])),
+            "learned": float(
+                clean >= _LEARNED_ACCURACY and bool(losses[-1] <= _LEARNED_LOSS_SHARE * losses[0])
+            ),
             "clean_accuracy": clean,
             "loss": float(losses[-1]),
             **_robustness(net, test, [float(radius) for radius in params["radii"]], generator),
@@ -244,8 +253,8 @@ def _robustness(
 def _network(params: Mapping[str, Any], generator: torch.Generator) -> nn.Module:
     """One hidden layer without biases, all weights Gaussian of one scale."""
     name, dim, width, std = (params[key] for key in ("activation", "dim", "width", "init_std"))
-    _check.choice("activation", name, (*SHALLOW, *ACTIVATIONS))
-    if name in SHALLOW:
+    _check.choice("activation", name, (*SHALLOW_ACTIVATIONS, *ACTIVATIONS))
+    if name in SHALLOW_ACTIVATIONS:
         p = params["p"] if name == "prelu" else 1.0
         return models.PReLUNet(dim, width, p, init=models.Gaussian(std), generator=generator)
     made = ACTIVATIONS[name]

@@ -14,15 +14,15 @@ from extremal.experiments.papers.shared.image_training import random_images
 from extremal.experiments.papers.shared.robust_numbers import accuracy_by_attack_and_proof
 from extremal.experiments.trial import Outcome
 
-_NETS: list[dict[str, Any]] = [
+_TRAINED_NETWORKS: list[dict[str, Any]] = [
     {"label": "ReLU", "p": 1.0, "training": "plain"},
     {"label": "p = 3", "p": 3.0, "training": "plain"},
     {"label": "ReLU, adversarial", "p": 1.0, "training": "adversarial"},
     {"label": "p = 3, adversarial", "p": 3.0, "training": "adversarial"},
 ]
-_IMAGES = ("mnist", "fashion-mnist")
-_PUBLISHED = "Min & Vidal 2024, Table 1, as an ordering"
-_OURS = "ours: does a better activation replace adversarial training, and at what price?"
+_IMAGE_DATASETS = ("mnist", "fashion-mnist")
+_PUBLISHED_SOURCE = "Min & Vidal 2024, Table 1, as an ordering"
+_OURS_SOURCE = "ours: does a better activation replace adversarial training, and at what price?"
 
 
 def _panel(title: str, y: str, ylabel: str) -> Line:
@@ -66,8 +66,8 @@ training_time = Experiment(
     source="ours: Min & Vidal 2024 beside adversarial training",
     study="extremal.experiments.studies.training_time:training_time",
     settings={
-        "dataset": Setting(list(_IMAGES), "O"),
-        "case": Setting(_NETS, "O", "activation and training; all of one width"),
+        "dataset": Setting(list(_IMAGE_DATASETS), "O"),
+        "case": Setting(_TRAINED_NETWORKS, "O", "activation and training; all of one width"),
         "width": Setting(200, "O"),
         "train_points": Setting(6000, "O", "a random subset, for time"),
         "test_points": Setting(2000, "O", "a random subset"),
@@ -117,13 +117,27 @@ training_time = Experiment(
     ),
     claims=tuple(
         claim
-        for dataset in ("digits", *_IMAGES)
+        for dataset in ("digits", *_IMAGE_DATASETS)
         for claim in (
-            _over(dataset, "attacked", "robust", "p = 3", "ReLU", _PUBLISHED),
-            _over(dataset, "attacked", "robust", "ReLU, adversarial", "p = 3", _OURS),
-            _over(dataset, "attacked", "robust", "p = 3, adversarial", "ReLU, adversarial", _OURS),
-            _over(dataset, "per_pass", "robust for each pass", "p = 3", "ReLU, adversarial", _OURS),
-            *(_each_second(dataset, net["label"]) for net in _NETS),
+            _over(dataset, "attacked", "robust", "p = 3", "ReLU", _PUBLISHED_SOURCE),
+            _over(dataset, "attacked", "robust", "ReLU, adversarial", "p = 3", _OURS_SOURCE),
+            _over(
+                dataset,
+                "attacked",
+                "robust",
+                "p = 3, adversarial",
+                "ReLU, adversarial",
+                _OURS_SOURCE,
+            ),
+            _over(
+                dataset,
+                "per_pass",
+                "robust for each pass",
+                "p = 3",
+                "ReLU, adversarial",
+                _OURS_SOURCE,
+            ),
+            *(_each_second(dataset, net["label"]) for net in _TRAINED_NETWORKS),
         )
     ),
     notes=(
@@ -137,7 +151,7 @@ training_time = Experiment(
 )
 
 
-TRAININGS = ("plain", "adversarial")
+TRAINING_KINDS = ("plain", "adversarial")
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -147,7 +161,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     number of gradients that each image was part of, which is none. Robust accuracy is at `radius`
     in l-inf, under the strongest attack and, of the first points, certified.
     """
-    _check.choice("training", params["training"], TRAININGS)
+    _check.choice("training", params["training"], TRAINING_KINDS)
     points = params["train_points"], params["test_points"]
     learn, test = random_images(params["dataset"], *points, generator)
     net = train.mnist_network(params["p"], learn, width=params["width"], generator=generator)

@@ -22,10 +22,12 @@ from extremal.experiments.papers.shared.mixture_training import (
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
-_STEPS = {"lr": 0.2, "batch": 100, "momentum": 0.0}  # of Min & Vidal 2024
-_LARGE = {"dim": 1000, "width": 2000, "train_points": 20_000}
-_COSTLY = {"certified_points": 10}  # no neuron is negligible there, and each takes a second
-_RUNS: list[dict[str, Any]] = [
+_STEP_SETTINGS = {"lr": 0.2, "batch": 100, "momentum": 0.0}  # of Min & Vidal 2024
+_LARGE_SIZE = {"dim": 1000, "width": 2000, "train_points": 20_000}
+_FEWER_CERTIFICATES = {
+    "certified_points": 10
+}  # no neuron is negligible there, and each takes a second
+_ALL_RUNS: list[dict[str, Any]] = [
     {"run": "flow", "algorithm": "flow"},
     {"run": "gd 1", "algorithm": "gd", "lr": 1.0},
     {"run": "sgd 0.2, 100", "algorithm": "sgd"},
@@ -34,16 +36,21 @@ _RUNS: list[dict[str, Any]] = [
     {"run": "sgd 1, 10", "algorithm": "sgd", "lr": 1.0, "batch": 10},
     {"run": "momentum 0.9", "algorithm": "sgd", "lr": 0.02, "momentum": 0.9},
     {"run": "momentum 0.99", "algorithm": "sgd", "lr": 0.002, "momentum": 0.99},
-    {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3, **_COSTLY},
-    {"run": "adam 1e-4", "algorithm": "adam", "lr": 1e-4, **_COSTLY},
+    {"run": "adam 1e-3", "algorithm": "adam", "lr": 1e-3, **_FEWER_CERTIFICATES},
+    {"run": "adam 1e-4", "algorithm": "adam", "lr": 1e-4, **_FEWER_CERTIFICATES},
 ]
 _LARGE_RUNS: list[dict[str, Any]] = [
-    {"run": "flow, large", "algorithm": "flow", "tolerance": 1e-4, **_LARGE},  # 1e-3: see the notes
-    {"run": "sgd, large", "algorithm": "sgd", **_LARGE},
+    {
+        "run": "flow, large",
+        "algorithm": "flow",
+        "tolerance": 1e-4,
+        **_LARGE_SIZE,
+    },  # 1e-3: see the notes
+    {"run": "sgd, large", "algorithm": "sgd", **_LARGE_SIZE},
 ]
-_QUICK = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
-_SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
-_SAME = "ours: within the flow's range over seeds and the tolerance; the question itself"
+_QUICK_RUNS = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
+_THEORY_SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
+_SAME_SOURCE = "ours: within the flow's range over seeds and the tolerance; the question itself"
 
 
 def _measure(title: str, name: str, ylabel: str, log: Literal["", "y"] = "") -> Line:
@@ -63,16 +70,16 @@ def _measure(title: str, name: str, ylabel: str, log: Literal["", "y"] = "") -> 
 
 def _claims(run: str) -> tuple[Claim, ...]:
     """Radii as theory has them, and the flow's own endpoint, for both powers."""
-    scales: tuple[Scale, ...] = ("quick", "paper") if run in _QUICK else ("paper",)
+    scales: tuple[Scale, ...] = ("quick", "paper") if run in _QUICK_RUNS else ("paper",)
     flow = "flow, large" if run.endswith("large") else "flow"
     found: tuple[Claim, ...] = ()
     for p, radius in ((1.0, average_radius), (3.0, theory.OPTIMAL_RADIUS)):
         here, known = {"p": p, "run": run}, {"p": p, "run": flow}
         row = (f"{run}: median radius, p = {p:g}", "half_radius", radius, 0.02)
-        found += claims(_SOURCE, here, row, scales=scales)
+        found += claims(_THEORY_SOURCE, here, row, scales=scales)
         if run != flow:
             found += claims(
-                _SAME,
+                _SAME_SOURCE,
                 here,
                 (f"{run}: mean cosine, p = {p:g}, as the flow's", "mean_cosine", known, 0.005),
                 (f"{run}: distance, p = {p:g}, as the flow's", "distance", known, 0.01),
@@ -93,7 +100,7 @@ algorithm = Experiment(
         "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
         "p": Setting([1.0, 3.0], "O", "the two of Min & Vidal 2024"),
         "training": Setting(
-            [*_RUNS, *_LARGE_RUNS],
+            [*_ALL_RUNS, *_LARGE_RUNS],
             "O",
             "step size and batch size after the name; 'large' has Section 5.1's size, step and "
             "batch, and the others' length (min-vidal-2024/flow-fidelity has it at full length)",
@@ -105,14 +112,17 @@ algorithm = Experiment(
         "train_points": Setting(2000, "O"),
         "flow_time": Setting(1000.0, "O", "lr / (1 - momentum) times steps"),
         "adam_steps": Setting(10_000, "O", "Adam's steps have no flow time"),
-        **{name: Setting(value, "O", "where a run does not say") for name, value in _STEPS.items()},
+        **{
+            name: Setting(value, "O", "where a run does not say")
+            for name, value in _STEP_SETTINGS.items()
+        },
         "test_points": Setting(1000, "O"),
         "certified_points": Setting(200, "O"),
         "radii": Setting([round(0.05 * i, 2) for i in range(21)], "O"),
     },
     quick={
         "dim": 100,
-        "training": [run for run in _RUNS if run["run"] in _QUICK],
+        "training": [run for run in _ALL_RUNS if run["run"] in _QUICK_RUNS],
         "seeds": 1,
         "width": 200,
         "train_points": 1000,
@@ -125,7 +135,7 @@ algorithm = Experiment(
         "dim": 20,
         "positive": 2,
         "negative": 2,
-        "training": [_RUNS[i] for i in (0, 3, 9)],
+        "training": [_ALL_RUNS[i] for i in (0, 3, 9)],
         "seeds": 1,
         "width": 12,
         "init_std": 1e-2,
@@ -144,7 +154,7 @@ algorithm = Experiment(
         _measure("Distance to F (p = 1), F^(3) (p = 3)", "distance", "dist(f, F)"),
         _measure("Loss at the end", "loss", "training loss", "y"),
     ),
-    claims=tuple(claim for run in (*_RUNS, *_LARGE_RUNS) for claim in _claims(run["run"])),
+    claims=tuple(claim for run in (*_ALL_RUNS, *_LARGE_RUNS) for claim in _claims(run["run"])),
     version=3,
     notes=(
         "All runs of one seed share data and initial weights; the flow is that of the samples, not "
@@ -157,7 +167,7 @@ algorithm = Experiment(
 )
 
 
-ALGORITHMS = ("flow", "gd", "sgd", "adam")
+ALGORITHM_NAMES = ("flow", "gd", "sgd", "adam")
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -205,7 +215,7 @@ def _trained(
     m counts as lr / (1 - m).
     """
     name, loss, until = params["algorithm"], params["loss"], params["flow_time"]
-    _check.choice("algorithm", name, ALGORITHMS)
+    _check.choice("algorithm", name, ALGORITHM_NAMES)
     if name == "flow":
         fine = params.get("tolerance") if params["p"] > 2 else None
         return train.gradient_flow(

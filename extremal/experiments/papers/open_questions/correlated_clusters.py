@@ -17,28 +17,30 @@ from extremal.experiments.papers.shared.mixture_training import small_network
 from extremal.experiments.papers.shared.robust_numbers import bracketed
 from extremal.experiments.trial import Outcome
 
-_BASE = {"kind": "cosine", "level": 0.0, "centred": False}
-_LEVELS: dict[str, list[float]] = {
+_ORTHONORMAL_CASE = {"kind": "cosine", "level": 0.0, "centred": False}
+_PAPER_LEVELS: dict[str, list[float]] = {
     "cosine": [0.0, 0.05, 0.1, 0.2, 0.4, 0.6],
     "rank": [5, 7, 10, 15, 30, 100],
     "imbalance": [1.0, 3.0, 10.0, 30.0, 100.0],
     "spread": [1.0, 2.0, 4.0, 8.0, 16.0],
 }
-_FINE = {"imbalance": {"tolerance": 1e-4}}  # of the flow: see the notes
-_QUICK: dict[str, list[float]] = {
+_FINER_FLOW = {"imbalance": {"tolerance": 1e-4}}  # of the flow: see the notes
+_QUICK_LEVELS: dict[str, list[float]] = {
     "cosine": [0.0, 0.2],
     "rank": [7, 30],
     "imbalance": [1.0, 30.0],
     "spread": [1.0, 8.0],
 }
-_AXIS = {
+_AXIS_LABELS = {
     "cosine": "cosine of any two centres",
     "rank": "dimension of random centres",
     "imbalance": "largest cluster / smallest",
     "spread": "widest cluster / narrowest",
 }
-_LEARNED = "ours: the worst cluster's points are classified, or nothing can be said of radii"
-_SOURCE = "Min & Vidal 2024 assume orthonormal centres, equal sizes and spreads; the order is ours"
+_LEARNED_SOURCE = "ours: the worst cluster's points are classified, or nothing can be said of radii"
+_ASSUMPTIONS_SOURCE = (
+    "Min & Vidal 2024 assume orthonormal centres, equal sizes and spreads; the order is ours"
+)
 
 
 def _cases(levels: dict[str, list[float]]) -> list[dict[str, object]]:
@@ -46,7 +48,7 @@ def _cases(levels: dict[str, list[float]]) -> list[dict[str, object]]:
     as_is = [(kind, level, False) for kind in levels for level in levels[kind]]
     both = as_is + [("cosine", level, True) for level in levels["cosine"]]
     return [
-        {"kind": kind, "level": level, "centred": centred, **_FINE.get(kind, {})}
+        {"kind": kind, "level": level, "centred": centred, **_FINER_FLOW.get(kind, {})}
         for kind, level, centred in both
     ]
 
@@ -56,7 +58,7 @@ def _panel(kind: str, title: str, *, log: bool, centred: bool = False) -> Line:
         title,
         "level",
         {"half_radius_share": "all points", "worst_radius_share": "worst cluster"},
-        _AXIS[kind],
+        _AXIS_LABELS[kind],
         "radius / half the distance",
         by="p",
         where={"kind": kind, "centred": centred},
@@ -66,19 +68,19 @@ def _panel(kind: str, title: str, *, log: bool, centred: bool = False) -> Line:
 
 
 def _scales(kind: str, level: float) -> tuple[Scale, ...]:
-    return ("quick", "paper") if level in _QUICK[kind] else ("paper",)
+    return ("quick", "paper") if level in _QUICK_LEVELS[kind] else ("paper",)
 
 
 def _over(kind: str, level: float, *, centred: bool = False, worst: bool = False) -> Claim:
     """p = 3 is more robust than p = 1 there, in every seed."""
     case = {"kind": kind, "level": level, "centred": centred}
-    words = f"{_AXIS[kind]} {level:g}{', centred' if centred else ''}"
+    words = f"{_AXIS_LABELS[kind]} {level:g}{', centred' if centred else ''}"
     return Claim(
         f"p = 3 over p = 1: {words}{', worst cluster' if worst else ''}",
         "worst_radius_share" if worst else "half_radius_share",
         {"p": 1.0} | case,
         0.0,
-        _SOURCE,
+        _ASSUMPTIONS_SOURCE,
         {"p": 3.0} | case,
         rule="over",
         scales=_scales(kind, level),
@@ -87,8 +89,10 @@ def _over(kind: str, level: float, *, centred: bool = False, worst: bool = False
 
 def _learned(kind: str, level: float, p: float) -> Claim:
     where = {"kind": kind, "level": level, "centred": False, "p": p}
-    name = f"p = {p:g}: accuracy of the worst cluster, {_AXIS[kind]} {level:g}"
-    return Claim(name, "worst_accuracy", 0.99, 0.0, _LEARNED, where, "above", _scales(kind, level))
+    name = f"p = {p:g}: accuracy of the worst cluster, {_AXIS_LABELS[kind]} {level:g}"
+    return Claim(
+        name, "worst_accuracy", 0.99, 0.0, _LEARNED_SOURCE, where, "above", _scales(kind, level)
+    )
 
 
 correlation = Experiment(
@@ -101,7 +105,9 @@ correlation = Experiment(
         "positive": Setting(6, "O", "K1 of Min & Vidal 2024, Section 5.1"),
         "negative": Setting(4, "O", "K - K1 of Section 5.1"),
         "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
-        "case": Setting(_cases(_LEVELS), "O", "what differs from the theory's clusters, how much"),
+        "case": Setting(
+            _cases(_PAPER_LEVELS), "O", "what differs from the theory's clusters, how much"
+        ),
         "p": Setting([1.0, 3.0], "O", "the two of Min & Vidal 2024"),
         "seeds": Setting(5, "O"),
         "width": Setting(400, "O"),
@@ -115,7 +121,7 @@ correlation = Experiment(
     },
     quick={
         "dim": 50,
-        "case": _cases(_QUICK),
+        "case": _cases(_QUICK_LEVELS),
         "seeds": 1,
         "width": 150,
         "train_points": 500,
@@ -147,7 +153,7 @@ correlation = Experiment(
             "Random centres: accuracy",
             "level",
             {"clean_accuracy": "all points", "worst_accuracy": "worst cluster"},
-            _AXIS["rank"],
+            _AXIS_LABELS["rank"],
             "accuracy without attack",
             by="p",
             where={"kind": "rank"},
@@ -160,7 +166,7 @@ correlation = Experiment(
     claims=(
         *claims(
             "Theorem 1: sqrt(2)/2",
-            {"p": 3.0} | _BASE,
+            {"p": 3.0} | _ORTHONORMAL_CASE,
             ("p = 3, orthonormal: median radius / √½", "half_radius_share", 1.0, 0.03),
         ),
         *(_over("cosine", level) for level in (0.0, 0.1, 0.2, 0.4)),
@@ -168,7 +174,7 @@ correlation = Experiment(
         *(_over("rank", level) for level in (5, 7, 10, 30)),
         *(_over("imbalance", level) for level in (10.0, 30.0, 100.0)),
         *(_over("spread", level) for level in (4.0, 8.0, 16.0)),
-        *(_over(kind, _LEVELS[kind][-1], worst=True) for kind in ("imbalance", "spread")),
+        *(_over(kind, _PAPER_LEVELS[kind][-1], worst=True) for kind in ("imbalance", "spread")),
         *(_over("rank", level, worst=True) for level in (5, 7, 10, 30)),
         *(
             _learned(kind, level, p)
@@ -191,7 +197,7 @@ correlation = Experiment(
 )
 
 
-KINDS = ("cosine", "rank", "imbalance", "spread")
+CLUSTER_KINDS = ("cosine", "rank", "imbalance", "spread")
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -250,7 +256,7 @@ def made(params: Mapping[str, Any], generator: torch.Generator) -> data.Gaussian
     two the others lie between at equal ratios, and centres are orthonormal.
     """
     kind, level = params["kind"], params["level"]
-    _check.choice("kind", kind, KINDS)
+    _check.choice("kind", kind, CLUSTER_KINDS)
     if kind in ("imbalance", "spread"):
         _check.number("level", level, minimum=1.0)
     dim, sizes = params["dim"], (params["positive"], params["negative"])

@@ -16,11 +16,11 @@ from extremal.experiments.papers.shared.mixture_training import mixture_of
 from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
 from extremal.experiments.trial import Outcome
 
-_NOISELESS = {"spread": 0.0}
-_CLOSED = (
+_NO_NOISE = {"spread": 0.0}
+_CLOSED_SOURCE = (
     "1/sqrt(1 + K_opp^(2/p - 1)) for p <= 2, sqrt(2)/2 beyond: derived in theory.subclass_radius"
 )
-_BOTH = "ours: attack and certificate of each point"
+_BOTH_SOURCE = "ours: attack and certificate of each point"
 
 
 def _counts(positive: int, negative: int) -> dict[str, object]:
@@ -29,18 +29,18 @@ def _counts(positive: int, negative: int) -> dict[str, object]:
 
 def _on_closed_form(p: float) -> tuple[Claim, ...]:
     """The radius of one mixture's worse class, and how far any point of any mixture is off."""
-    where = {"p": p} | _NOISELESS
+    where = {"p": p} | _NO_NOISE
     worst = {"clusters": "6 + 4"} | where
     number = min(theory.subclass_radius(opposing, p) for opposing in (4, 6))
     return (
         *claims(
-            _CLOSED,
+            _CLOSED_SOURCE,
             worst,
             (f"p = {p:g}, 6 + 4: attack", "attacked_worst", number, 0.005),
             (f"p = {p:g}, 6 + 4: certificate", "certified_worst", number, 0.005),
         ),
         *claims(
-            _CLOSED,
+            _CLOSED_SOURCE,
             where,
             (f"p = {p:g}: attack off the closed form, at most", "off_attacked", 0.0, 0.005),
             (f"p = {p:g}: certificate off the closed form, at most", "off_certified", 0.0, 0.005),
@@ -68,8 +68,13 @@ def _against_spread(title: str, y: str, ylabel: str, where: Mapping[str, object]
     return Line(title, "spread", (y,), "spread α", ylabel, by="p", where=where)
 
 
-_ONE = {"clusters": "6 + 4"}
-_EACH = ("attacked_positive", "closed_form_positive", "attacked_negative", "closed_form_negative")
+_ONE_MIXTURE = {"clusters": "6 + 4"}
+_CLASS_CURVES = (
+    "attacked_positive",
+    "closed_form_positive",
+    "attacked_negative",
+    "closed_form_negative",
+)
 
 critical_radius = Experiment(
     name="open-questions/critical-radius",
@@ -100,20 +105,24 @@ critical_radius = Experiment(
     axes=("p", "clusters", "spread"),
     columns=3,
     panels=(
-        _against_p("Worse class, no noise", ("attacked_worst", "closed_form_worst"), _NOISELESS),
+        _against_p("Worse class, no noise", ("attacked_worst", "closed_form_worst"), _NO_NOISE),
         Line(
             "Each class of 2 + 8, no noise",
             "p",
-            _EACH,
+            _CLASS_CURVES,
             "power p",
             "l2 radius",
-            where={"clusters": "2 + 8"} | _NOISELESS,
-            labels={name: name.replace("_", " ") for name in _EACH},
-            styles={name: "dotted" for name in _EACH if name.startswith("closed")},
+            where={"clusters": "2 + 8"} | _NO_NOISE,
+            labels={name: name.replace("_", " ") for name in _CLASS_CURVES},
+            styles={name: "dotted" for name in _CLASS_CURVES if name.startswith("closed")},
         ),
         _against_p("Worse class, α = 0.3", ("attacked_worst", "certified_worst"), {"spread": 0.3}),
-        _against_spread("6 + 4, attacked", "attacked_worst", "median radius, worse class", _ONE),
-        _against_spread("6 + 4, certified", "certified_worst", "median radius, worse class", _ONE),
+        _against_spread(
+            "6 + 4, attacked", "attacked_worst", "median radius, worse class", _ONE_MIXTURE
+        ),
+        _against_spread(
+            "6 + 4, certified", "certified_worst", "median radius, worse class", _ONE_MIXTURE
+        ),
         _against_spread("All mixtures: what is left between", "gap_99", "gap, 99 % of points", {}),
     ),
     claims=(
@@ -122,7 +131,7 @@ critical_radius = Experiment(
             claim
             for p in (2.0, 3.0, 4.0, 6.0)
             for claim in claims(
-                _BOTH,
+                _BOTH_SOURCE,
                 {"p": p},
                 (f"p = {p:g}: median gap", "gap", 0.0, 0.02),
                 (f"p = {p:g}: gap, 99 % of points", "gap_99", 0.0, 0.02),

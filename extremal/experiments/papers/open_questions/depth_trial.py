@@ -19,8 +19,8 @@ from extremal.experiments.papers.shared.robust_numbers import (
 )
 from extremal.experiments.trial import Outcome
 
-PROBLEMS = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
-NETWORKS = ("shallow", "dense", "conv")
+PROBLEM_NAMES = ("mixture", "digits", "mnist", "fashion-mnist", "cifar10")
+NETWORK_KINDS = ("shallow", "dense", "conv")
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -73,7 +73,7 @@ def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generato
     says: "default", or a standard deviation (`models.mlp`). "conv": `ConvPReLU`, whose channels
     double from layer to layer. Readouts have a bias, but for "shallow".
     """
-    _check.choice("network", params["network"], NETWORKS)
+    _check.choice("network", params["network"], NETWORK_KINDS)
     p, layers, width = params["p"], params["layers"], params["width"]
     outputs = 1 if learn.signed else 1 + int(learn.y.max())
     if params["network"] == "conv":
@@ -99,7 +99,7 @@ def network(params: Mapping[str, Any], learn: Dataset, generator: torch.Generato
 def _data(params: Mapping[str, Any], generator: torch.Generator) -> tuple[Dataset, Dataset]:
     """Points to learn from and to test on; images without their mean, and the box moved with it."""
     name, count = params["problem"], params["train_points"]
-    _check.choice("problem", name, PROBLEMS)
+    _check.choice("problem", name, PROBLEM_NAMES)
     if name == "mixture":
         mixture = mixture_of(params)
         learn = mixture.sample(count, generator=generator)

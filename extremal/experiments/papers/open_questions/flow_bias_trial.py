@@ -20,8 +20,12 @@ from extremal.experiments.papers.shared.mixture_training import (
 from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
 from extremal.experiments.trial import Outcome
 
-_ALIGNED = 0.9  # of a direction's length within the span of the centres
-_ONSET, _STALLED = 0.9, 0.1  # of the first loss: where it starts to fall, and where it should end
+# Neurons are aligned with so much of a direction's length within the span of the centres.
+_ALIGNED_LENGTH = 0.9
+# The loss has started to fall where this share of the first one is left.
+_ONSET_LOSS_SHARE = 0.9
+# Training has stalled where this share of the first loss, or more, is left in the end.
+_STALLED_LOSS_SHARE = 0.1
 
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
@@ -62,7 +66,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
             "test_accuracy": measure.accuracy(net, test),
             "train_accuracy": float(flow.values["accuracy"][-1]),
             "loss": float(losses[-1]),
-            "stalled": float(losses[-1] >= _STALLED * losses[0]),
+            "stalled": float(losses[-1] >= _STALLED_LOSS_SHARE * losses[0]),
         }
     )
 
@@ -95,8 +99,8 @@ def _times(net: models.PReLUNet, flow: train.Trajectory, until: float) -> dict[s
     inside = flow.values["inside"] @ (weight / weight.sum())
     losses = flow.values["loss"]
     return {
-        "aligned_time": _first(flow.times, inside >= _ALIGNED, until),
-        "onset_time": _first(flow.times, losses <= _ONSET * losses[0], until),
+        "aligned_time": _first(flow.times, inside >= _ALIGNED_LENGTH, until),
+        "onset_time": _first(flow.times, losses <= _ONSET_LOSS_SHARE * losses[0], until),
         "inside": float(inside[-1]),
     }
 

@@ -10,11 +10,11 @@ from extremal import theory
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import Published, average_radius, claims
 
-_POWERS = sorted([round(1.0 + 0.5 * i, 2) for i in range(15)] + [1.75, 2.25])
-_BIAS = "averages for p < 2, centres for p > 2: Min & Vidal 2024, Section 4"
-_STALL = "summary of Min & Vidal 2024: p too large stalls the flow; no number is given"
-_BETWEEN = "at p = 2 all directions of the class's span grow equally: theory.growth_rate"
-_STYLES: Mapping[str, Literal["dashed", "dotted"]] = {
+_POWERS_P = sorted([round(1.0 + 0.5 * i, 2) for i in range(15)] + [1.75, 2.25])
+_BIAS_SOURCE = "averages for p < 2, centres for p > 2: Min & Vidal 2024, Section 4"
+_STALL_SOURCE = "summary of Min & Vidal 2024: p too large stalls the flow; no number is given"
+_BETWEEN_SOURCE = "at p = 2 all directions of the class's span grow equally: theory.growth_rate"
+_CURVE_STYLES: Mapping[str, Literal["dashed", "dotted"]] = {
     "half_radius_certified": "dashed",
     "onset_time": "dashed",
     "train_accuracy": "dashed",
@@ -28,7 +28,7 @@ def _learns(
 ) -> tuple[Claim, ...]:
     """What p learns, all of it, and the radius that this gives."""
     return claims(
-        _BIAS,
+        _BIAS_SOURCE,
         {"p": p},
         (f"p = {p:g}: mean cosine with {what}", f"cosine_{what}", 1.0, 0.02),
         (f"p = {p:g}: {what} nobody follows", f"missed_{what}", 0.0, 0.0),
@@ -44,7 +44,7 @@ def _compared(
 
 
 def _line(title: str, ylabel: str, log: Literal["", "y"] = "", **names: str) -> Line:
-    styles = {name: _STYLES[name] for name in names if name in _STYLES}
+    styles = {name: _CURVE_STYLES[name] for name in names if name in _CURVE_STYLES}
     return Line(title, "p", names, "power p", ylabel, styles=styles, log=log)
 
 
@@ -58,7 +58,7 @@ p_sweep = Experiment(
         "positive": Setting(6, "O", "K1 of Min & Vidal 2024, Section 5.1"),
         "negative": Setting(4, "O", "K - K1 of Section 5.1"),
         "spread": Setting(0.1, "O", "alpha of Figure 2's panels b-e"),
-        "p": Setting(_POWERS, "O", "steps of 0.5, and two more about p = 2"),
+        "p": Setting(_POWERS_P, "O", "steps of 0.5, and two more about p = 2"),
         "seeds": Setting(5, "O"),
         "width": Setting(400, "O", "the paper: 2000"),
         "init_std": Setting(1e-7, "O", "as in Section 5.1"),
@@ -136,12 +136,14 @@ p_sweep = Experiment(
         *_learns(2.5, "centers", theory.OPTIMAL_RADIUS, ("paper",)),
         *_learns(3.0, "centers", theory.OPTIMAL_RADIUS),
         *_learns(4.0, "centers", theory.OPTIMAL_RADIUS, ("paper",)),
-        _compared("p = 2: radius, above p = 1", "half_radius", 2.0, 1.0, "above", _BETWEEN),
-        _compared("p = 2: radius, below p = 3", "half_radius", 2.0, 3.0, "below", _BETWEEN),
-        _compared("p = 2: centres, below p = 3", "cosine_centers", 2.0, 3.0, "below", _BETWEEN),
-        _compared("p = 5: onset, later than p = 3", "onset_time", 5.0, 3.0, "above", _STALL),
-        Claim("p = 3: share of seeds that stall", "stalled", 0.0, 0.0, _STALL, {"p": 3.0}),
-        Claim("p = 8: share of seeds that stall", "stalled", 1.0, 0.0, _STALL, {"p": 8.0}),
+        _compared("p = 2: radius, above p = 1", "half_radius", 2.0, 1.0, "above", _BETWEEN_SOURCE),
+        _compared("p = 2: radius, below p = 3", "half_radius", 2.0, 3.0, "below", _BETWEEN_SOURCE),
+        _compared(
+            "p = 2: centres, below p = 3", "cosine_centers", 2.0, 3.0, "below", _BETWEEN_SOURCE
+        ),
+        _compared("p = 5: onset, later than p = 3", "onset_time", 5.0, 3.0, "above", _STALL_SOURCE),
+        Claim("p = 3: share of seeds that stall", "stalled", 0.0, 0.0, _STALL_SOURCE, {"p": 3.0}),
+        Claim("p = 8: share of seeds that stall", "stalled", 1.0, 0.0, _STALL_SOURCE, {"p": 8.0}),
     ),
     notes=(
         "Neurons count as aligned when nine tenths of their directions' length, weighted by what "
@@ -155,9 +157,11 @@ p_sweep = Experiment(
 )
 
 
-_SMALL = "theory of small initialisations; how small they must be is the question"
-_LOST = "next check 1 of the summary of Min & Vidal 2024: does the gap persist at larger scales?"
-_LABELS = {"1": "p = 1", "3": "p = 3"}
+_SMALL_SOURCE = "theory of small initialisations; how small they must be is the question"
+_LOST_SOURCE = (
+    "next check 1 of the summary of Min & Vidal 2024: does the gap persist at larger scales?"
+)
+_LABELS_OF_P = {"1": "p = 1", "3": "p = 3"}
 
 
 def _less(value: str, much: float, p: float, std: float) -> Claim:
@@ -168,7 +172,7 @@ def _less(value: str, much: float, p: float, std: float) -> Claim:
         value,
         {"p": p, "init_std": 1e-7},
         -much,
-        _LOST,
+        _LOST_SOURCE,
         {"p": p, "init_std": std},
         "below",
         scales=("quick", "paper") if std == 1.0 else ("paper",),
@@ -184,7 +188,7 @@ def _against_scale(title: str, ylabel: str, *y: str, log: Literal["x", "xy"] = "
         ylabel,
         by="p",
         labels={
-            **_LABELS,
+            **_LABELS_OF_P,
             "half_radius": "attacked",
             "half_radius_few": "attacked, the certified points",
             "half_radius_certified": "certified",
@@ -274,13 +278,13 @@ initialisation = Experiment(
             for p, expected in ((1.0, average_radius), (3.0, theory.OPTIMAL_RADIUS))
             for std in (1e-10, 1e-7, 1e-4)
             for claim in claims(
-                _SMALL,
+                _SMALL_SOURCE,
                 {"p": p, "init_std": std},
                 (f"p = {p:g}, {std:g}: median radius", "half_radius", expected, 0.02),
             )
         ),
         *claims(
-            _SMALL,
+            _SMALL_SOURCE,
             {"p": 3.0, "init_std": 1e-10},
             ("p = 3, 1e-10: centres nobody follows", "missed_centers", 0.0, 0.0),
         ),

@@ -27,11 +27,14 @@ from extremal.data import (
 )
 from extremal.models import FrozenResNet, load_resnet
 
-READY = "caltech256-resnet152.safetensors"
-WEIGHTS = ("resnet152*.pth", "resnet152*.safetensors")
-_ARCHIVE = "256_ObjectCategories"  # the folder that Caltech's own archive makes
-_CHUNK = 500  # images in memory at a time, and in one file of the cache
-_LARGER = 256 / 224  # images are read so much larger, and their middle is taken
+READY_FILE = "caltech256-resnet152.safetensors"
+WEIGHT_FILES = ("resnet152*.pth", "resnet152*.safetensors")
+# Caltech's own archive makes this folder.
+_ARCHIVE_FOLDER = "256_ObjectCategories"
+# So many images are in memory at a time, and in one file of the cache.
+_CHUNK_IMAGES = 500
+# Images are read so much larger than they are used, and their middle is taken.
+_READ_SIZE_RATIO = 256 / 224
 
 
 def source(params: Mapping[str, Any]) -> Dataset:
@@ -63,18 +66,20 @@ def caltech256(size: int, blocks: list[int], interpolation: Interpolation) -> Da
     """
     places = _places()
     for place in places:
-        if (place / READY).is_file():
-            return _ready(place / READY)
-    roots = [root for place in places for root in (place / _ARCHIVE, place) if _has_classes(root)]
+        if (place / READY_FILE).is_file():
+            return _ready(place / READY_FILE)
+    roots = [
+        root for place in places for root in (place / _ARCHIVE_FOLDER, place) if _has_classes(root)
+    ]
     weights = _weights(places)
     if roots and weights:
         found = image_folder(roots[0], interpolation=interpolation)
         return _extracted(found, load_resnet(weights, blocks=blocks), size)
-    lacks = [READY]
+    lacks = [READY_FILE]
     lacks += [] if roots else ["class folders such as 001.ak47"]
-    lacks += [] if weights else [f"weights {' or '.join(WEIGHTS)}"]
+    lacks += [] if weights else [f"weights {' or '.join(WEIGHT_FILES)}"]
     unset = "" if os.environ.get("EXTREMAL_DATA") else "; EXTREMAL_DATA is not set"
-    needs = f"it needs a folder with {READY}, or class folders and weights of ResNet-152"
+    needs = f"it needs a folder with {READY_FILE}, or class folders and weights of ResNet-152"
     none = f"no {', no '.join(lacks)} in {' or '.join(map(str, places))}"
     raise DataError(f"cannot load caltech256: {needs}; {none}{unset}")
 
@@ -95,7 +100,7 @@ def _has_classes(root: Path) -> bool:
 
 def _weights(places: list[Path]) -> Path | None:
     """The one file of weights there is in all places, or None; of two, neither is guessed."""
-    files = [file for place in places for name in WEIGHTS for file in sorted(place.glob(name))]
+    files = [file for place in places for name in WEIGHT_FILES for file in sorted(place.glob(name))]
     found = list({file.resolve(): file for file in files}.values())
     if len(found) > 1:
         named = ", ".join(map(str, found))
@@ -131,10 +136,10 @@ def _extracted(found: ImageFolder, net: FrozenResNet, size: int) -> Dataset:
     whole = _whole(kept)
     if whole is not None:
         return whole
-    large = round(size * _LARGER)
+    large = round(size * _READ_SIZE_RATIO)
     edge = (large - size) // 2
     parts = []
-    for some in rows.split(_CHUNK):
+    for some in rows.split(_CHUNK_IMAGES):
         images = found.pixels(some, large)[:, :, edge : edge + size, edge : edge + size]
         parts.append(models.features(net, images.flatten(1), shape=(3, size, size)))
     made = {"x": torch.cat(parts), "y": number[found.y[rows]]}
