@@ -9,7 +9,7 @@ import torch
 import extremal
 from extremal import measure
 from extremal.experiments import get
-from extremal.experiments.papers.open_questions import activations as study
+from extremal.experiments.papers.open_questions import activations_and_losses as study
 from extremal.experiments.papers.open_questions.activations_and_losses import (
     ACTIVATIONS,
     SHALLOW_ACTIVATIONS,
