@@ -9,9 +9,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-# The order of each norm, and of its dual, as torch.linalg.vector_norm takes them.
+# The order of each norm, as torch.linalg.vector_norm takes it.
 NORM_ORDERS = {"l1": 1.0, "l2": 2.0, "linf": torch.inf}
-DUAL_ORDERS = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}
 
 # A bisection ends with an interval that is a sixteen-thousandth of the first one.
 _BISECTION_HALVINGS = 14

@@ -99,3 +99,41 @@ def test_a_file_name_and_a_class_name_have_one_meaning_in_the_core():
     assert [name for name, count in stems.items() if count > 1] == []
     classes = Counter(name for path in files for name in defined(path))
     assert [name for name, count in classes.items() if count > 1] == []
+
+
+def deep_imports(path: Path) -> list[str]:
+    """What a file imports from inside of another part of the core, past its `__init__`."""
+    own, found = path.relative_to(ROOT).parts[0], []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.ImportFrom) or not node.module:
+            continue
+        for alias in node.names:
+            names = [*node.module.split("."), alias.name]
+            if names[0] != "extremal" or names[1] not in CORE or names[1] == own:
+                continue
+            inside = ROOT.joinpath(*names[1:])
+            module = inside.is_dir() or inside.with_suffix(".py").exists()
+            if len(names) > 3 or (len(names) == 3 and module):
+                found.append(".".join(names))
+    return found
+
+
+def test_a_part_of_the_core_is_imported_through_its_init():
+    """So that what others use of a part is what it exports."""
+    files = sorted(ROOT.rglob("*.py"))
+    assert {str(path): deep_imports(path) for path in files if deep_imports(path)} == {}
+
+
+def test_the_check_of_deep_imports_would_notice(tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.test_imports.ROOT", tmp_path)
+    (tmp_path / "attack").mkdir()
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset.py").touch()
+    file = tmp_path / "attack" / "ball.py"
+    file.write_text(
+        "from extremal.data import Dataset\n"
+        "from extremal.data.dataset import Dataset\n"
+        "from extremal.data import dataset\n"
+        "from extremal.attack.projection import project_l1\n"
+    )
+    assert deep_imports(file) == ["extremal.data.dataset.Dataset", "extremal.data.dataset"]

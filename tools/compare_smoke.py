@@ -3,8 +3,9 @@
 Usage: python -m tools.compare_smoke OLD [NEW]   (NEW is the working tree unless said)
 
 Each commit is checked out into a folder of its own and run from there with this environment's
-Python. Compared are the summaries but for "seconds", and the numbers and arrays of all trials.
-Exit code 1 where something differs.
+Python. Compared are the summaries, and the numbers and arrays of all trials, but for what is
+measured on the machine: seconds, peak memory, and the panel that draws seconds. Exit code 1 where
+something differs, with the names of the files that do.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# What the machine decides, or what is derived from that: not compared.
+MEASURED = {"seconds", "peak_memory", "checksum", "versions"}
+# Panels of a summary that draw such a number, by the label of their axis.
+MEASURED_PANELS = {"seconds of the processor"}
 RUN = (
     "import os, sys; sys.path.insert(0, os.getcwd()); import extremal; "
     "assert extremal.__file__.startswith(os.getcwd()); "
     "from extremal.cli.main import main; main()"
 )
+# The files of each experiment, by its name, and their contents.
+Results = dict[str, dict[str, bytes]]
 
 
 def main(old: str, new: str | None = None) -> int:
@@ -33,9 +40,17 @@ def main(old: str, new: str | None = None) -> int:
     for name in sorted(before.keys() | after.keys()):
         same = name in before and before[name] == after.get(name)
         different += not same
-        print(f"{name}: {'equal' if same else 'DIFFERENT'}", flush=True)
+        print(f"{name}: {'equal' if same else _differing(before, after, name)}", flush=True)
     print(f"{len(before.keys() | after.keys()) - different} equal, {different} different")
     return 1 if different else 0
+
+
+def _differing(before: Results, after: Results, name: str) -> str:
+    if name not in before or name not in after:
+        return "only in one of the two"
+    one, other = before[name], after[name]
+    files = [file for file in sorted(one.keys() | other.keys()) if one.get(file) != other.get(file)]
+    return f"DIFFERENT: {', '.join(files)}"
 
 
 def _checked_out(commit: str, folder: Path) -> Path:
@@ -44,7 +59,7 @@ def _checked_out(commit: str, folder: Path) -> Path:
     return folder
 
 
-def smoke_results(tree: Path, out: Path) -> dict[str, dict[str, bytes]]:
+def smoke_results(tree: Path, out: Path) -> Results:
     """What each experiment of a source tree writes at smoke scale: files and their contents."""
     told = _extremal(tree, "list", "--json")
     found = {}
@@ -64,8 +79,13 @@ def _contents(place: Path) -> dict[str, bytes]:
     found = {path.name: path.read_bytes() for path in (place / "trials").rglob("*.safetensors")}
     for path in place.rglob("*.json"):
         content = json.loads(path.read_text())
-        for changing in ("seconds", "checksum", "versions"):
-            content.pop(changing, None)
+        for part in (content, content.get("numbers", {})):
+            for name in MEASURED & part.keys():
+                del part[name]
+        panels = content.get("panels", [])
+        content["panels"] = [
+            panel for panel in panels if panel.get("ylabel") not in MEASURED_PANELS
+        ]
         found[path.name] = json.dumps(content, sort_keys=True).encode()
     return found
 

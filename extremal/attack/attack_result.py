@@ -21,10 +21,10 @@ from extremal.models import float64_copy, input_dim, margin
 # A norm may exceed the radius by this share of it, since searches in float32 may leave points
 # outside by their rounding. The attacks here do not.
 NORM_SLACK_SHARE = 1e-5
-# Points at a time unless said otherwise: a layer of 2000 neurons then takes 16 MB in float64.
 BATCH_POINTS = 1024
-# The name in a result of points that are misclassified before any attack.
+"""Points at a time unless said otherwise: a layer of 2000 neurons then takes 16 MB in float64."""
 CLEAN_NAME = "clean"
+"""The name in a result of points that are misclassified before any attack."""
 
 
 class AttackViolation(RuntimeError):  # noqa: N818 - it is named for what happened

@@ -60,7 +60,7 @@ class _BoxProblem:
     form: TwoLayerForm
     x: Tensor  # (n, dim)
     z: Tensor  # (n, dim): scale (x - center)
-    scale: Tensor  # (dim,)
+    scale: float
     preactivations: Tensor  # (n, h): s
     own: Tensor  # (n,)
     foreign: Tensor  # (n, C)
@@ -97,7 +97,7 @@ class _BoxProblem:
         """The ball alone, of which the box may leave less."""
         rows, radius = self.form.directions * self.scale, ball.radii(self.x).unsqueeze(1)
         reach = radius * rows.abs().amax(1)
-        far = (radius * self.scale.max()).squeeze(1)
+        far = (radius * self.scale).squeeze(1)
         length = torch.linalg.vector_norm(self.z, dim=1)
         least, most = (length - far).clamp(min=0.0) ** 2, (length + far) ** 2
         s = self.preactivations
@@ -124,7 +124,7 @@ class _BoxProblem:
         # Each coordinate of the gradient is known to a rounding of terms that may cancel.
         coordinates = 1 if self.ball.norm == "l1" else self.x.shape[1]
         terms = weight.abs().sum(1) + 2.0 * rate.abs() * square.sqrt()
-        hidden = coordinates * form.rounding * float(self.scale.max()) * terms
+        hidden = coordinates * form.rounding * self.scale * terms
         fall = fall - ball.radii(self.x) * hidden
         c = (a * at_zero).sum(1) + constant + rate * square
         c = c + rate.clamp(max=0.0) * reachable.most_step
@@ -137,12 +137,11 @@ def _box_problem(
     form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor
 ) -> _BoxProblem:
     z = form.preparation.scaled_offset(x)
-    scale = torch.as_tensor(form.preparation.scale, dtype=x.dtype, device=x.device)
     s = z @ form.directions.T
     s = s if form.offsets is None else s + form.offsets
     mine = form.own(y)
     own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
-    return _BoxProblem(form, x, z, scale.expand(x.shape[1]), s, own, ~mine, ball, slack)
+    return _BoxProblem(form, x, z, form.preparation.scale, s, own, ~mine, ball, slack)
 
 
 def linear_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:

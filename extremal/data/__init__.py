@@ -8,7 +8,7 @@ from extremal.data.fetching.download import (
     fetch,
     registered_files,
 )
-from extremal.data.fetching.package_registries import PYPI, RegistryPackage
+from extremal.data.fetching.package_registries import PYTHON_INDEX, RegistryPackage
 from extremal.data.gaussian_clusters import GaussianClusters, correlated_centers, random_centers
 from extremal.data.image_formats import as_picture, read_mnist_part
 from extremal.data.named_datasets import DATASETS, load, published_split
@@ -28,7 +28,7 @@ from extremal.data.user_files import (
 __all__ = [
     "DATASETS",
     "FEATURE_SUFFIXES",
-    "PYPI",
+    "PYTHON_INDEX",
     "Box",
     "DataError",
     "DataFile",

