@@ -50,16 +50,17 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
 
 def test_the_stored_summaries_are_where_show_looks(wheel, monkeypatch, tmp_path, capsys):
     from extremal.cli import experiment_commands
-    from extremal.experiments import finding
+    from extremal.experiments import saved_results
 
     wheel.extractall(tmp_path / "site")
-    file = tmp_path / "site" / "extremal" / "experiments" / "finding.py"
+    file = tmp_path / "site" / "extremal" / "experiments" / "saved_results.py"
     inside = [file.parents[up] / "results" for up in (2, 1)]
-    assert [path.name for path in finding.SHIPPED] == ["results"] * 3
-    assert finding.SHIPPED[1:] == tuple(
-        (ROOT / "extremal" / "experiments" / "finding.py").parents[up] / "results" for up in (2, 1)
+    assert [path.name for path in saved_results.SHIPPED_FOLDERS] == ["results"] * 3
+    assert saved_results.SHIPPED_FOLDERS[1:] == tuple(
+        (ROOT / "extremal" / "experiments" / "saved_results.py").parents[up] / "results"
+        for up in (2, 1)
     )
-    monkeypatch.setattr(finding, "SHIPPED", tuple(inside))
+    monkeypatch.setattr(saved_results, "SHIPPED_FOLDERS", tuple(inside))
     experiment_commands.show("demo", None, tmp_path / "runs", True)
     assert '"rows"' in capsys.readouterr().out
 

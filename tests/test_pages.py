@@ -36,7 +36,7 @@ PAGES = [
 ELSEWHERE = {
     "README.md": "tests/test_readme.py",
     "docs/theory/robustness.md": "tests/attack/test_false_robustness.py",
-    "docs/your-own-activation.md": "tests/experiments/test_activation.py",
+    "docs/your-own-activation.md": "tests/experiments/papers/test_activations_and_losses.py",
 }
 SHOWN = re.compile(r"extremal (list|show \S+|data list)")  # commands that are run
 _OWN = re.compile(r"--scale smoke|--out|[.]py|sweeps/")  # but for those of what the reader ran

@@ -3,9 +3,8 @@
 import json
 import re
 
-from tools.doc_tables import ROOT
-
 from extremal.experiments import load_summary
+from tools.doc_tables import ROOT
 
 TEXT = (ROOT / "paper" / "paper.md").read_text()
 HEAD, BODY = TEXT.split("---\n", 2)[1:]

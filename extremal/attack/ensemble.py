@@ -22,7 +22,12 @@ from extremal.attack.auto_pgd import apgd
 from extremal.attack.ball import NORMS, Ball
 from extremal.attack.fab import boundary
 from extremal.attack.gradient_free_search import random_search
-from extremal.attack.mixture_rays import known_clusters, mixture_attack, two_classes
+from extremal.attack.mixture_rays import (
+    known_clusters,
+    mixture_attack,
+    shortened_along_rays,
+    two_classes,
+)
 from extremal.attack.projected_gradient_descent import pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
@@ -181,6 +186,9 @@ def minimal(
     norm: str = "l2",
     box: Box | None = None,
     steps: int = 100,
+    mixture: GaussianClusters | None = None,
+    group: Tensor | None = None,
+    rays: Sequence[Tensor] = (),
     generator: torch.Generator,
     batch: int = BATCH_POINTS,
     progress: bool | Progress = False,
@@ -190,7 +198,9 @@ def minimal(
     One pass gives the whole robust-accuracy curve. Against a `PReLUNet` (or a `Grouped` one)
     `shortest`, which has no budget and does not look at `steps`; against any other network
     `boundary` with `steps` steps toward each likely class. `batch` is the number of points at a
-    time.
+    time. Where the points are from a `mixture`, the rays between its centres are searched as well,
+    ever more finely: for p >= 5 gradients toward far neurons vanish so fast that attacks which
+    follow them end where several opposing centres share the way, up to a quarter too far.
 
     Arguments:
 
@@ -199,26 +209,27 @@ def minimal(
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `mixture`: `GaussianClusters` with both classes -1 and +1, or None where it is not known.
+    - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1; without it the only ray
+      is the one along the classes' averages.
+    - `rays`: more directions (n, dim) to search, such as what broke another network.
     - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
     _check.integer("steps", steps, minimum=1)
     _check.generator("generator", generator)
+    _check_mixture(mixture, group, x)
+    shared: dict[str, Any] = {"norm": norm, "box": box, "batch": batch, "progress": progress}
     if is_shallow(net):
-        return shortest(net, x, y, norm=norm, box=box, batch=batch, progress=progress)
-    return boundary(
-        net,
-        x,
-        y,
-        norm=norm,
-        box=box,
-        steps=steps,
-        targets=_MOST_TARGETS,
-        generator=generator,
-        batch=batch,
-        progress=progress,
-    )
+        found = shortest(net, x, y, **shared)
+    else:
+        targets = _MOST_TARGETS
+        found = boundary(net, x, y, steps=steps, targets=targets, generator=generator, **shared)
+    if mixture is None and not rays:
+        return found
+    known: dict[str, Any] = {"mixture": mixture, "group": group, "norm": norm, "box": box}
+    return shortened_along_rays(net, x, y, found, rays, batch=batch, **known)
 
 
 def _general_steps(

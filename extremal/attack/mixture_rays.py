@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +21,17 @@ from extremal.attack.attack_result import (
 )
 from extremal.attack.ball import Ball
 from extremal.attack.surrogate import stopping_margin, surrogate_network
-from extremal.data import Dataset, GaussianClusters
+from extremal.data import Box, Dataset, GaussianClusters
 from extremal.models import margin
 
 # These shares of the radius are tried along a ray.
 RADIUS_FRACTIONS = (0.25, 0.5, 0.75, 0.9, 1.0)
+# Where nothing shorter is known, rays are as long as so many times the longest centre.
+_FIRST_RAY_CENTRES = 2.0
+# Each pass along the rays looks at shares of the radius known, from the first on by the step.
+_FIRST_SHARE_AND_STEP = ((0.0, 0.05), (0.8, 0.01), (0.99, 0.0005))
+# A pass looks at so many shares, the last of which is the radius known.
+_SHARES_OF_A_PASS = 20
 
 
 def average_direction(mixture: GaussianClusters) -> Tensor:
@@ -156,6 +163,44 @@ def mixture_attack(
     _check.require(matched, "group", rule, group.tolist())
     centers = center_directions(mixture, group, dtype=x.dtype)
     return worst([result, ray_attack(net, x, y, centers, ball, name="center", batch=batch)])
+
+
+def shortened_along_rays(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    found: AttackResult,
+    rays: Sequence[Tensor] = (),
+    *,
+    mixture: GaussianClusters | None = None,
+    group: Tensor | None = None,
+    norm: str = "l2",
+    box: Box | None = None,
+    batch: int = BATCH_POINTS,
+) -> AttackResult:
+    """What was found, or what is shorter along rays: those given, and those of the mixture.
+
+    The latter lead from each point's own centre to each opposing one or, without `group`, along the
+    classes' averages. Each pass looks at shares of the smallest radius known, ever more finely.
+    """
+    away = []
+    if mixture is not None and group is None:
+        away = [-y.unsqueeze(1).to(x.dtype) * average_direction(mixture).to(x)]
+    longest = max((float(ray.norm(dim=-1).max()) for ray in rays), default=0.0)
+    if mixture is not None:
+        longest = _FIRST_RAY_CENTRES * float(mixture.centers.norm(dim=1).max())
+    for first, step in _FIRST_SHARE_AND_STEP:
+        ball = Ball(norm, found.radius.clamp(max=longest), box)
+        shares = [first + step * i for i in range(1, _SHARES_OF_A_PASS + 1)]
+        centers = (
+            center_directions(mixture, group, dtype=x.dtype)
+            if mixture is not None and group is not None
+            else ()
+        )
+        ways = chain(rays, away, centers)
+        tried = ray_attack(net, x, y, ways, ball, fractions=shares, name="rays", batch=batch)
+        found = worst([found, tried])
+    return found
 
 
 def _try_ray(

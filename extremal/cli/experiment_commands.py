@@ -33,8 +33,8 @@ from extremal.cli.output import (
     shown_progress,
 )
 from extremal.experiments import Experiment, Store
-from extremal.experiments.finding import from_runs, from_shipped, from_summary, report_files
-from extremal.experiments.sweep import SWEEPS
+from extremal.experiments.saved_results import from_runs, from_shipped, from_summary, report_files
+from extremal.experiments.sweep_file import SWEEP_PREFIX
 
 app = typer.Typer()
 
@@ -149,7 +149,7 @@ def show(
     if ended is not None:
         _print_summary(None, *ended, as_json)
         return
-    if name.startswith(SWEEPS):
+    if name.startswith(SWEEP_PREFIX):
         raise ValueError(
             f"no sweep of the name {name} has ended in {out}; run it: extremal sweep FILE.toml"
         )

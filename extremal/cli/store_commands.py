@@ -12,7 +12,7 @@ from extremal import experiments as ex
 from extremal.cli.options import JsonOption, OutOption
 from extremal.cli.output import SECONDS_OF_AN_HOUR, print_json, print_lines, print_table
 from extremal.experiments import Experiment, Store
-from extremal.experiments.finding import begun, begun_seeds
+from extremal.experiments.saved_results import started_seeds, was_started
 from extremal.experiments.storage import maintenance, transfer
 
 app = typer.Typer()
@@ -103,8 +103,8 @@ def _keys(experiment: Experiment, out: Path) -> list[str]:
     found = []
     for scale in ex.SCALES:
         numbers: set[int | None] = {None}
-        if begun(experiment, scale, out):
-            numbers.add(begun_seeds(experiment, scale, out))
+        if was_started(experiment, scale, out):
+            numbers.add(started_seeds(experiment, scale, out))
         found += [trial.key for seeds in numbers for trial in experiment.trials(scale, seeds)]
     return found
 

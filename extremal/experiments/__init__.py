@@ -1,26 +1,26 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
 from extremal._files import FileError
-from extremal.experiments.movies import film
-from extremal.experiments.record import (
-    MARKS,
+from extremal.experiments.experiment import (
+    PROVENANCE,
     SCALES,
+    ArrayHeatMap,
     Bars,
     Claim,
-    Cloud,
-    Diagram,
     Experiment,
-    Heat,
+    ImageRows,
     Line,
-    Mark,
     Movie,
     Panel,
-    Pictures,
+    ParameterHeatMap,
+    PointSet,
     Scale,
     Scene,
     Setting,
     Settings,
+    VerticalLine,
 )
+from extremal.experiments.panel_data import animation_data
 from extremal.experiments.registry import find_record, find_study, get, names
 from extremal.experiments.reproduce import reproduce, run_sweep
 from extremal.experiments.running.cost_estimate import Estimate, estimate
@@ -28,27 +28,26 @@ from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, RunReport, run
 from extremal.experiments.storage.store import Store, StoredTrial
 from extremal.experiments.summary import load_summary, summarise, write_summary
-from extremal.experiments.sweep import read_sweep, sweep_rows, with_plots
+from extremal.experiments.sweep_file import read_sweep, sweep_rows, with_default_panels
 from extremal.experiments.trial import Outcome, Study, Trial
 
 __all__ = [
-    "MARKS",
+    "PROVENANCE",
     "SCALES",
+    "ArrayHeatMap",
     "Bars",
     "Claim",
-    "Cloud",
     "ClusterError",
-    "Diagram",
     "Estimate",
     "Experiment",
     "FileError",
-    "Heat",
+    "ImageRows",
     "Line",
-    "Mark",
     "Movie",
     "Outcome",
     "Panel",
-    "Pictures",
+    "ParameterHeatMap",
+    "PointSet",
     "Progress",
     "RunReport",
     "Scale",
@@ -59,8 +58,9 @@ __all__ = [
     "StoredTrial",
     "Study",
     "Trial",
+    "VerticalLine",
+    "animation_data",
     "estimate",
-    "film",
     "find_record",
     "find_study",
     "get",
@@ -72,6 +72,6 @@ __all__ = [
     "run_sweep",
     "summarise",
     "sweep_rows",
-    "with_plots",
+    "with_default_panels",
     "write_summary",
 ]

@@ -1,8 +1,8 @@
 """The experiments and studies of the package by name, and records in files of the user's own.
 
-The tables say where things are as "module:attribute", below ``papers`` and below ``studies``; a
-module is imported when somebody asks for what it holds. The ids of studies are part of trials'
-keys: files and functions may move and get other names, an id stays what it was at first.
+The tables say where things are as "module:attribute", below ``papers``; a module is
+imported when somebody asks for what it holds. The ids of studies are part of trials' keys: files
+and functions may move and get other names, an id stays what it was at first.
 """
 
 from __future__ import annotations
@@ -18,87 +18,88 @@ from types import ModuleType
 from typing import Any
 
 from extremal._check import require
-from extremal.experiments.record import Experiment
+from extremal.experiments.experiment import Experiment
 from extremal.experiments.trial import Study
 
 RECORDS = {
-    "demo": "demo:experiment",
-    "li-2022/generalisation": "li_2022.generalisation:experiment",
-    "li-2022/memorisation": "li_2022.memorisation:experiment",
-    "li-2022/overfitting": "li_2022.overfitting:experiment",
-    "li-2022/separation": "li_2022.separation:experiment",
-    "li-2022/separation-folders": "li_2022.separation_folders:experiment",
-    "li-2025-averaging/ablations": "li_2025_averaging.ablations:experiment",
-    "li-2025-averaging/dynamics": "li_2025_averaging.dynamics:experiment",
-    "li-2025-averaging/figure-1": "li_2025_averaging.figure_1:experiment",
-    "li-2025-averaging/figure-2": "li_2025_averaging.figure_2:experiment",
-    "li-li-2025/features": "li_li_2025.features:experiment",
-    "li-li-2025/figure-3": "li_li_2025.figure_3:experiment",
-    "li-li-2025/real-dynamics": "li_li_2025.real_dynamics:experiment",
-    "li-li-2025/table-2": "li_li_2025.table_2:experiment",
-    "li-li-2025/transition": "li_li_2025.transition:experiment",
-    "min-vidal-2024/figure-1": "min_vidal_2024.figure_1:experiment",
-    "min-vidal-2024/figure-2": "min_vidal_2024.figure_2:experiment",
-    "min-vidal-2024/figure-3": "min_vidal_2024.figure_3:experiment",
-    "min-vidal-2024/figure-3-fashion-mnist": "min_vidal_2024.figure_3_fashion_mnist:experiment",
-    "min-vidal-2024/figure-4": "min_vidal_2024.figure_4:experiment",
-    "min-vidal-2024/figure-4-cifar10": "min_vidal_2024.figure_4_cifar10:experiment",
-    "min-vidal-2024/figure-5": "min_vidal_2024.figure_5:experiment",
-    "min-vidal-2024/figure-6": "min_vidal_2024.figure_6:experiment",
-    "min-vidal-2024/figure-6-fashion-mnist": "min_vidal_2024.figure_6_fashion_mnist:experiment",
-    "min-vidal-2024/figure-7": "min_vidal_2024.figure_7:experiment",
-    "min-vidal-2024/flow-fidelity": "min_vidal_2024.flow_fidelity:experiment",
-    "min-vidal-2024/lemma-1": "min_vidal_2024.lemma_1:experiment",
-    "min-vidal-2024/table-1": "min_vidal_2024.table_1:experiment",
-    "min-vidal-2024/table-1-fashion-mnist": "min_vidal_2024.table_1_fashion_mnist:experiment",
-    "min-vidal-2024/theorem-1": "min_vidal_2024.theorem_1:experiment",
-    "min-vidal-2024/theorem-2": "min_vidal_2024.theorem_2:experiment",
-    "min-vidal-2025/alignment": "min_vidal_2025.alignment:experiment",
-    "min-vidal-2025/figure-2": "min_vidal_2025.figure_2:experiment",
-    "min-vidal-2025/figure-7": "min_vidal_2025.figure_7:experiment",
-    "min-vidal-2025/theorem": "min_vidal_2025.theorem:experiment",
-    "open-questions/activation": "open_questions.activation:experiment",
-    "open-questions/algorithm": "open_questions.algorithm:experiment",
-    "open-questions/correlation": "open_questions.correlation:experiment",
-    "open-questions/critical-radius": "open_questions.critical_radius:experiment",
-    "open-questions/depth": "open_questions.depth:experiment",
-    "open-questions/initialisation": "open_questions.initialisation:experiment",
-    "open-questions/p-sweep": "open_questions.p_sweep:experiment",
-    "open-questions/training-time": "open_questions.training_time:experiment",
+    "demo": "min_vidal_2024.figure_2_learned_classifier:demo",
+    "li-2022/generalisation": "li_2022.smallest_width:generalisation",
+    "li-2022/memorisation": "li_2022.robust_memorisation:memorisation",
+    "li-2022/overfitting": "li_2022.robust_overfitting:overfitting",
+    "li-2022/separation": "li_2022.separation_of_images:separation",
+    "li-2022/separation-folders": "li_2022.separation_of_images:separation_folders",
+    "li-2025-averaging/ablations": "li_2025_averaging.ablations:ablations",
+    "li-2025-averaging/dynamics": "li_2025_averaging.figure_1_feature_averaging:dynamics",
+    "li-2025-averaging/figure-1": "li_2025_averaging.figure_1_feature_averaging:figure_1",
+    "li-2025-averaging/figure-2": "li_2025_averaging.figure_2_finer_labels:figure_2",
+    "li-li-2025/features": "li_li_2025.table_2_image_features:features",
+    "li-li-2025/figure-3": "li_li_2025.figure_3_patches:figure_3",
+    "li-li-2025/real-dynamics": "li_li_2025.table_2_image_features:real_dynamics",
+    "li-li-2025/table-2": "li_li_2025.table_2_image_features:table_2",
+    "li-li-2025/transition": "li_li_2025.figure_3_patches:transition",
+    "min-vidal-2024/figure-1": "min_vidal_2024.figure_1_neurons_in_space:figure_1",
+    "min-vidal-2024/figure-2": "min_vidal_2024.figure_2_learned_classifier:figure_2",
+    "min-vidal-2024/figure-3": "min_vidal_2024.table_1_mnist:figure_3",
+    "min-vidal-2024/figure-3-fashion-mnist": "min_vidal_2024.table_1_mnist:figure_3_fashion_mnist",
+    "min-vidal-2024/figure-4": "min_vidal_2024.figure_4_frozen_features:figure_4",
+    "min-vidal-2024/figure-4-cifar10": "min_vidal_2024.figure_4_frozen_features:figure_4_cifar10",
+    "min-vidal-2024/figure-5": "min_vidal_2024.figure_2_learned_classifier:figure_5",
+    "min-vidal-2024/figure-6": "min_vidal_2024.table_1_mnist:figure_6",
+    "min-vidal-2024/figure-6-fashion-mnist": "min_vidal_2024.table_1_mnist:figure_6_fashion_mnist",
+    "min-vidal-2024/figure-7": "min_vidal_2024.figure_7_vector_field:figure_7",
+    "min-vidal-2024/flow-fidelity": "min_vidal_2024.figure_2_learned_classifier:flow_fidelity",
+    "min-vidal-2024/lemma-1": "min_vidal_2024.lemma_1_alignment_error:lemma_1",
+    "min-vidal-2024/table-1": "min_vidal_2024.table_1_mnist:table_1",
+    "min-vidal-2024/table-1-fashion-mnist": "min_vidal_2024.table_1_mnist:table_1_fashion_mnist",
+    "min-vidal-2024/theorem-1": "min_vidal_2024.theorem_1_bounds:theorem_1",
+    "min-vidal-2024/theorem-2": "min_vidal_2024.theorem_2_drift:theorem_2",
+    "min-vidal-2025/alignment": "min_vidal_2025.alignment_phases:alignment",
+    "min-vidal-2025/figure-2": "min_vidal_2025.figure_2_network_comparison:figure_2",
+    "min-vidal-2025/figure-7": "min_vidal_2025.figure_2_network_comparison:figure_7",
+    "min-vidal-2025/theorem": "min_vidal_2025.subclass_theorem:theorem",
+    "open-questions/activation": "open_questions.activations_and_losses:activation",
+    "open-questions/algorithm": "open_questions.algorithms:algorithm",
+    "open-questions/correlation": "open_questions.correlated_clusters:correlation",
+    "open-questions/critical-radius": "open_questions.critical_radius:critical_radius",
+    "open-questions/depth": "open_questions.depth_of_networks:depth",
+    "open-questions/initialisation": "open_questions.p_and_initialisation:initialisation",
+    "open-questions/p-sweep": "open_questions.p_and_initialisation:p_sweep",
+    "open-questions/training-time": "open_questions.adversarial_training_cost:training_time",
 }
 """The records of the package: the name of an experiment, and where it is."""
 
-STUDIES = {
-    "extremal.experiments.studies.activation:activation": "activation:activation",
-    "extremal.experiments.studies.algorithm:algorithm": "algorithm:algorithm",
-    "extremal.experiments.studies.alignment:alignment": "alignment:alignment",
-    "extremal.experiments.studies.averaging:ablation": "averaging:ablation",
-    "extremal.experiments.studies.averaging:averaging": "averaging:averaging",
-    "extremal.experiments.studies.averaging:dynamics": "averaging:dynamics",
-    "extremal.experiments.studies.clusters:clusters": "clusters:clusters",
-    "extremal.experiments.studies.comparison:comparison": "comparison:comparison",
-    "extremal.experiments.studies.conjecture:conjecture": "conjecture:conjecture",
-    "extremal.experiments.studies.critical:critical": "critical:critical",
-    "extremal.experiments.studies.depth:depth": "depth:depth",
-    "extremal.experiments.studies.drift:drift": "drift:drift",
-    "extremal.experiments.studies.features:features": "features:features",
-    "extremal.experiments.studies.finer:finer": "finer:finer",
-    "extremal.experiments.studies.images:images": "images:images",
-    "extremal.experiments.studies.learned:learned": "learned:learned",
-    "extremal.experiments.studies.memorisation:memorisation": "memorisation:memorisation",
-    "extremal.experiments.studies.optimal:optimal": "optimal:optimal",
-    "extremal.experiments.studies.overfitting:overfitting": "overfitting:overfitting",
-    "extremal.experiments.studies.patches:patches": "patches:patches",
-    "extremal.experiments.studies.patches:window": "patches:window",
-    "extremal.experiments.studies.phases:phases": "phases:phases",
-    "extremal.experiments.studies.plane:plane": "plane:plane",
-    "extremal.experiments.studies.real_features:real_features": "real_features:real_features",
-    "extremal.experiments.studies.reference:reference": "reference:reference",
-    "extremal.experiments.studies.separation:separation": "separation:separation",
-    "extremal.experiments.studies.smallest_width:smallest_width": "smallest_width:smallest_width",
-    "extremal.experiments.studies.stages:stages": "stages:stages",
-    "extremal.experiments.studies.training_time:training_time": "training_time:training_time",
+_STUDY_PLACES = {  # the end of an id, and where its function is
+    "activation:activation": "open_questions.activations_and_losses:trial",
+    "algorithm:algorithm": "open_questions.algorithms:trial",
+    "alignment:alignment": "min_vidal_2024.lemma_1_alignment_error:trial",
+    "averaging:ablation": "li_2025_averaging.averaging_trial:ablation_trial",
+    "averaging:averaging": "li_2025_averaging.averaging_trial:figure_1_trial",
+    "averaging:dynamics": "li_2025_averaging.averaging_trial:dynamics_trial",
+    "clusters:clusters": "open_questions.correlated_clusters:trial",
+    "comparison:comparison": "min_vidal_2025.network_comparison_trial:trial",
+    "conjecture:conjecture": "min_vidal_2024.figure_2_trial:trial",
+    "critical:critical": "open_questions.critical_radius:trial",
+    "depth:depth": "open_questions.depth_trial:trial",
+    "drift:drift": "min_vidal_2024.theorem_2_drift:trial",
+    "features:features": "min_vidal_2024.figure_4_trial:trial",
+    "finer:finer": "li_2025_averaging.finer_labels_trial:trial",
+    "images:images": "min_vidal_2024.mnist_trial:trial",
+    "learned:learned": "open_questions.flow_bias_trial:trial",
+    "memorisation:memorisation": "li_2022.robust_memorisation:trial",
+    "optimal:optimal": "min_vidal_2025.subclass_theorem_trial:trial",
+    "overfitting:overfitting": "li_2022.robust_overfitting:trial",
+    "patches:patches": "li_li_2025.patches_trial:figure_3_trial",
+    "patches:window": "li_li_2025.patches_trial:transition_trial",
+    "phases:phases": "min_vidal_2025.alignment_phases:trial",
+    "plane:plane": "min_vidal_2024.figure_7_vector_field:trial",
+    "real_features:real_features": "li_li_2025.image_features_trial:trial",
+    "reference:reference": "min_vidal_2024.theorem_1_bounds:trial",
+    "separation:separation": "li_2022.separation_of_images:trial",
+    "smallest_width:smallest_width": "li_2022.smallest_width_trial:trial",
+    "stages:stages": "min_vidal_2024.figure_1_neurons_in_space:trial",
+    "training_time:training_time": "open_questions.adversarial_training_cost:trial",
 }
+STUDIES = {f"extremal.experiments.studies.{name}": place for name, place in _STUDY_PLACES.items()}
 """The studies of the package: the id, which is part of trials' keys, and where its function is."""
 Source = tuple[str, str]
 """The path and the text of a user's module."""
@@ -139,7 +140,7 @@ def find_study(study: str, source: Source | None = None) -> Study:
     if source is not None:
         return _from_source(study, source)
     inside = STUDIES.get(study)
-    found: Study = _imported(study if inside is None else f"extremal.experiments.studies.{inside}")
+    found: Study = _imported(study if inside is None else f"extremal.experiments.papers.{inside}")
     return found
 
 

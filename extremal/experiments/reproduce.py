@@ -9,18 +9,18 @@ from typing import Any
 
 from extremal._check import require
 from extremal.data import DataError
-from extremal.experiments.finding import add_start_note, restore_start_note
-from extremal.experiments.movies import film
-from extremal.experiments.record import Experiment, Scale
+from extremal.experiments.experiment import Experiment, Scale
+from extremal.experiments.panel_data import animation_data
 from extremal.experiments.registry import RECORDS, find_record, get, require_study
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run
+from extremal.experiments.saved_results import add_start_note, remove_start_note
 from extremal.experiments.storage.store import Store
 from extremal.experiments.summary import summarise, write_summary
-from extremal.experiments.sweep import sweep_rows, with_plots
+from extremal.experiments.sweep_file import sweep_rows, with_default_panels
 
 # A name is a folder below the runs: parts of letters, digits, dots, dashes and underscores.
-_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+_RECORD_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
 
 
 def reproduce(
@@ -51,7 +51,7 @@ def reproduce(
 
     record = find_record(name_or_record) if isinstance(name_or_record, str) else name_or_record
     require(isinstance(record, Experiment), "name_or_record", "be a name or a record", record)
-    good = _NAME.fullmatch(record.name) is not None
+    good = _RECORD_NAME.fullmatch(record.name) is not None
     require(good, "name", "be words joined by slashes, as in mine/figure-1", record.name)
     ours = record.name not in RECORDS or record == get(record.name)
     require(ours, "name", "differ from the package's own", record.name)
@@ -72,11 +72,11 @@ def reproduce(
         )
     except (DataError, ClusterError):
         if len(store.missing(trials)) == len(trials):
-            restore_start_note(folder, earlier, Path(out))
+            remove_start_note(folder, earlier, Path(out))
         raise
     summary = summarise(record, scale, store, seeds)
     write_summary(folder / "summary.json", summary)
-    report.write_report(summary, folder, film(record, scale, store, seeds))
+    report.write_report(summary, folder, animation_data(record, scale, store, seeds))
     return summary
 
 
@@ -94,7 +94,7 @@ def run_sweep(
     run(record.trials("paper"), store, **options)
     rows = sweep_rows(record, store)
     report.save_rows(rows, folder)
-    drawn = with_plots(record, store)
+    drawn = with_default_panels(record, store)
     summary = summarise(drawn, "paper", store)
     write_summary(folder / "summary.json", summary)
     if drawn.panels:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from extremal._check import require
 from extremal._files import FileError, json_file, read_whole, write_whole
-from extremal.experiments.fit import FITS
-from extremal.experiments.panels import check_where, look_up, matching, resolve, spread
-from extremal.experiments.record import MARKS, Claim, Experiment, Scale, Settings
-from extremal.experiments.storage.store import Store, StoredTrial
-from extremal.experiments.trial import Trial
-
-_NORMAL = 1.959964  # the normal distribution's 97.5 % quantile
+from extremal.experiments.experiment import PROVENANCE, Experiment, Scale
+from extremal.experiments.panel_data import panel_data
+from extremal.experiments.storage.store import Store
+from extremal.experiments.verdicts import verdict
 
 
 def summarise(
@@ -46,10 +42,12 @@ def summarise(
             for stored in failed
         ],
         "settings": _provenance(experiment, scale, seeds),
-        "marks": MARKS,
+        "marks": PROVENANCE,
         "notes": experiment.notes,
-        "rows": [_row(claim, trials, done, settings) for claim in claims],
-        "panels": [resolve(panel, trials, done, failed, settings) for panel in experiment.panels],
+        "rows": [verdict(claim, trials, done, settings) for claim in claims],
+        "panels": [
+            panel_data(panel, trials, done, failed, settings) for panel in experiment.panels
+        ],
         "seconds": round(math.fsum(stored.seconds for stored in found), 3),
         "columns": experiment.columns,
     }
@@ -75,125 +73,6 @@ def load_summary(path: str | Path) -> dict[str, Any]:
     require(good, str(path), "hold a summary", type(summary).__name__)
     result: dict[str, Any] = summary
     return result
-
-
-def _row(
-    claim: Claim, trials: Sequence[Trial], done: Sequence[StoredTrial], settings: Settings
-) -> dict[str, Any]:
-    """Ours against published: the mean over the matching trials, with minimum and maximum."""
-    published, tolerance = _published(claim, trials, done, settings)
-    ours, low, high = _spread(claim, claim.where, trials, done)
-    ok = None
-    if ours is not None and low is not None and high is not None:
-        least, most = low, high
-        if isinstance(claim.published, Mapping):
-            over = claim.rule == "over"
-            least = published + _least_lead(claim, claim.published, done) if over else ours
-            most = ours
-        known = not any(map(math.isnan, (ours, least, published)))
-        ok = _agrees(claim.rule, tolerance, ours, least, most, published) if known else None
-    return {
-        "quantity": claim.quantity,
-        "published": published,
-        "ours": ours,
-        "low": low,
-        "high": high,
-        "tolerance": tolerance,
-        "ok": ok,
-        "source": claim.source,
-        "rule": claim.rule,
-        "n": len(matching(claim.where, done)),
-    }
-
-
-def _published(
-    claim: Claim, trials: Sequence[Trial], done: Sequence[StoredTrial], settings: Settings
-) -> tuple[float, float]:
-    """The value to compare with and the tolerance; NaN where there is none.
-
-    Where other trials give it: the middle of their range, or their mean for a bound.
-    """
-    if claim.published is None:
-        return math.nan, claim.tolerance
-    if isinstance(claim.published, Mapping):
-        mean, low, high = _spread(claim, claim.published, trials, done)
-        if mean is None or low is None or high is None:
-            return math.nan, claim.tolerance
-        if claim.rule != "near":
-            return mean, claim.tolerance
-        return (low + high) / 2.0, (high - low) / 2.0 + claim.tolerance
-    value = claim.published(settings) if callable(claim.published) else claim.published
-    return float(value), claim.tolerance
-
-
-def _least_lead(claim: Claim, others: Mapping[str, Any], done: Sequence[StoredTrial]) -> float:
-    """The least difference to the trial of the same seed among `others`; NaN where one lacks it."""
-    sides = [matching(where, done) for where in (claim.where, others)]
-    ours, theirs = ({one.trial.seed: look_up(claim.value, one) for one in side} for side in sides)
-    single = len(ours) + len(theirs) == sum(map(len, sides))
-    require(single, f"where of {claim.quantity!r}", "match one trial of a seed", "several")
-    if ours.keys() != theirs.keys() or None in (*ours.values(), *theirs.values()):
-        return math.nan
-    return spread([ours[seed] - theirs[seed] for seed in ours])[1]
-
-
-def _spread(
-    claim: Claim, where: Mapping[str, Any], trials: Sequence[Trial], done: Sequence[StoredTrial]
-) -> tuple[float | None, float | None, float | None]:
-    """Mean, minimum and maximum of the claim's value over the matching trials, or an interval."""
-    check_where(claim.quantity, where, trials)
-    if claim.interval in FITS:
-        return _fitted(claim, matching(where, done))
-    values = [look_up(claim.value, stored) for stored in matching(where, done)]
-    scalar = all(value is None or isinstance(value, int | float) for value in values)
-    require(scalar, claim.value, f"be a number for {claim.quantity!r}", values)
-    if values and claim.interval == "share":
-        return _wilson(claim.value, values)
-    return spread(values) if values else (None, None, None)
-
-
-def _fitted(
-    claim: Claim, found: Sequence[StoredTrial]
-) -> tuple[float | None, float | None, float | None]:
-    """The slope of one fit to the points of all these trials, and the ends of its interval."""
-    if not found:
-        return None, None, None
-    points: list[tuple[Any, Any]] = []
-    for stored in found:
-        known = claim.against in stored.trial.params
-        places = stored.trial.params[claim.against] if known else look_up(claim.against, stored)
-        values = look_up(claim.value, stored)
-        both = [each if isinstance(each, list) else [each] for each in (places, values)]
-        rule = f"be as long as {claim.against!r}, {len(both[0])}"
-        require(len(both[0]) == len(both[1]), claim.value, rule, len(both[1]))
-        points += zip(*both, strict=True)
-    kept = [(x, y) for x, y in points if y is not None and not math.isnan(y)]
-    fit = FITS[claim.interval]([x for x, _ in kept], [y for _, y in kept])
-    return fit.slope, fit.low, fit.high
-
-
-def _wilson(name: str, values: Sequence[Any]) -> tuple[float, float, float]:
-    """The share of ones, and the ends of its interval: Wilson 1927, with 95 % confidence."""
-    require(set(values) <= {0, 1}, name, "be 0 or 1 in each trial", sorted(set(values)))
-    n, share = len(values), math.fsum(values) / len(values)
-    weight = _NORMAL**2 / n
-    middle = (share + weight / 2) / (1 + weight)
-    half = _NORMAL / (1 + weight) * math.sqrt(share * (1 - share) / n + weight / (4 * n))
-    return share, middle - half, middle + half
-
-
-def _agrees(
-    rule: str, tolerance: float, mean: float, low: float, high: float, published: float
-) -> bool:
-    """Whether the mean is near, or every trial within a bound: a bound has no exceptions."""
-    # Decimal fractions aren't exact in binary: 0.8 - 0.7 must be within 0.1.
-    margin = tolerance + 1e-9 * max(1.0, abs(published))
-    return {
-        "near": abs(mean - published) <= margin,
-        "above": low >= published - margin,
-        "below": high <= published + margin,
-        "over": low > published + margin,
-    }[rule]
 
 
 def _provenance(experiment: Experiment, scale: Scale, seeds: int | None) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ Points = NDArray[np.float64]
 
 
 def save_animation(film: Film, path: str | Path) -> Path:
-    """Write a film (see `extremal.experiments.film`) as a GIF, whole or not at all.
+    """Write a film (see `extremal.experiments.animation_data`) as a GIF, whole or not at all.
 
     One frame for each of the film's times, with the scenes side by side in one cube. Rays that move
     have the length ||w||^compress, which a caption says; the axes have no numbers for that reason.

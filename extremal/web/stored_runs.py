@@ -12,13 +12,13 @@ from typing import Any
 
 from extremal import _check, experiments
 from extremal.experiments import SCALES, Store
-from extremal.experiments.finding import (
-    BEGUN,
-    begun,
-    begun_seeds,
+from extremal.experiments.saved_results import (
+    START_NOTE,
     from_runs,
     from_shipped,
     shipped_file,
+    started_seeds,
+    was_started,
 )
 from extremal.report.figure import pdf_bytes, png_bytes
 from extremal.report.panel_style import headings, panels_of
@@ -66,7 +66,7 @@ def listing(out: Path) -> list[RunRow]:
     for name in experiments.names():
         experiment = experiments.get(name)
         for scale in SCALES:
-            if begun(experiment, scale, out):
+            if was_started(experiment, scale, out):
                 rows.append(_of_run(experiment, scale, out))
             elif (path := shipped_file(experiment, scale)) is not None:
                 rows.append(_of_summary(experiments.load_summary(path), "shipped"))
@@ -88,7 +88,7 @@ def _of_run(experiment: experiments.Experiment, scale: str, out: Path) -> RunRow
 def _written(experiment: experiments.Experiment, scale: str, out: Path) -> list[float]:
     """When each trial of a run was written; 0 for one that is not done."""
     store = Store(out)
-    seeds = begun_seeds(experiment, scale, out)
+    seeds = started_seeds(experiment, scale, out)
     trials = experiment.trials(scale, seeds)  # type: ignore[arg-type]
     return [_time(store.path(trial)) for trial in trials]
 
@@ -97,7 +97,7 @@ def changed(name: object, scale: object, out: Path) -> float:
     """When the result that `detail` finds was last written."""
     _check.choice("scale", scale, SCALES)
     experiment = experiments.get(str(name))
-    if begun(experiment, str(scale), out):
+    if was_started(experiment, str(scale), out):
         return max(_written(experiment, str(scale), out), default=0.0)
     path = shipped_file(experiment, str(scale))
     return 0.0 if path is None else _time(path)
@@ -154,13 +154,13 @@ def drawn_file(name: str, scale: str, kind: str, out: Path) -> Path | None:
     if kind not in ("png", "pdf", "html"):
         return None
     experiment = experiments.get(name)
-    if not begun(experiment, scale, out):
+    if not was_started(experiment, scale, out):
         stored = shipped_file(experiment, scale)
         path = None if stored is None else stored.with_suffix(f".{kind}").resolve()
         return path if path is not None and path.is_file() else None
     folder = out / experiment.name / scale
     path = folder / ("report.html" if kind == "html" else f"figure.{kind}")
-    last = max(changed(name, scale, out), _time(folder / BEGUN))
+    last = max(changed(name, scale, out), _time(folder / START_NOTE))
     return path.resolve() if _time(path) >= last else None
 
 

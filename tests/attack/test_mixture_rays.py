@@ -12,6 +12,7 @@ from extremal.attack import (
     Ball,
     average_direction,
     center_directions,
+    minimal,
     mixture_attack,
     pgd,
     ray_attack,
@@ -227,3 +228,25 @@ def test_along_keeps_the_radius_around_float32_points(norm, generator):
     size = Ball(norm, 1e-2).norms(result.x_adv.double() - x.double())
     assert bool((size <= 1e-2).all())
     assert bool((size > 0).any())
+
+
+def test_minimal_takes_the_rays_between_centres():
+    """F^(8) at exact centres breaks at sqrt(2)/2 along a ray to an opposing one; others miss it."""
+    source = mixture(3, 3, rotated=False, dim=12)
+    data, net = source.simplified(), subclass_classifier(source, 8.0)
+    g = torch.Generator().manual_seed(3)
+    plain = minimal(net, data.x, data.y, generator=g)
+    known = minimal(net, data.x, data.y, mixture=source, group=data.group, generator=g)
+    assert bool((known.radius <= plain.radius).all())
+    assert float(known.radius.max()) == pytest.approx(math.sqrt(0.5), rel=1e-3)
+    along = minimal(net, data.x, data.y, rays=(known.x_adv - data.x,), generator=g)
+    assert float(along.radius.max()) == pytest.approx(math.sqrt(0.5), rel=1e-3)
+
+
+def test_minimal_with_a_mixture_but_no_subclasses_tries_the_averages():
+    source = mixture(6, 4)
+    data, net = source.simplified(), average_classifier(source)
+    found = minimal(net, data.x, data.y, mixture=source, generator=torch.Generator())
+    assert float(found.radius.max()) == pytest.approx(1 / math.sqrt(10), rel=1e-3)
+    with pytest.raises(ValueError, match="group must come with the mixture"):
+        minimal(net, data.x, data.y, group=data.group, generator=torch.Generator())

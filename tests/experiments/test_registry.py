@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from extremal.experiments import Trial, find_record, find_study, get, names, registry
+from extremal.experiments import Experiment, Trial, find_record, find_study, get, names, registry
 from extremal.experiments.registry import study_source
 
 RECORD = """
@@ -45,15 +46,22 @@ def test_each_record_has_its_name_and_each_id_a_study() -> None:
     assert {record.study for record in records.values()} == set(registry.STUDIES)
     assert all(callable(find_study(study)) for study in registry.STUDIES)
     inside = Path(registry.__file__).parent / "papers"
-    modules = {place.partition(":")[0] for place in registry.RECORDS.values()}
+    places = [*registry.RECORDS.values(), *registry.STUDIES.values()]
+    modules = {place.partition(":")[0] for place in places}
     files = [path.relative_to(inside).with_suffix("") for path in inside.rglob("[!_]*.py")]
-    assert {".".join(path.parts) for path in files} == modules
+    unlisted = {".".join(path.parts) for path in files} - modules
+    beside = {name for name in unlisted if not name.startswith("shared.")}
+    assert beside == {"li_2025_averaging.binary_reading"}
+    for module in modules:
+        found = vars(importlib.import_module(f"extremal.experiments.papers.{module}"))
+        held = {value.name for value in found.values() if isinstance(value, Experiment)}
+        assert held <= set(records)
 
 
 def test_a_study_that_has_moved_keeps_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
     trial = Trial("extremal.experiments.studies.plane:plane", {}, 0)
     key, function = trial.key, find_study(trial.study)
-    monkeypatch.setitem(registry.STUDIES, "was.elsewhere:plane", "plane:plane")
+    monkeypatch.setitem(registry.STUDIES, "was.elsewhere:plane", registry.STUDIES[trial.study])
     assert find_study("was.elsewhere:plane") is function
     assert Trial(trial.study, {}, 0).key == key
     assert find_study("json:dumps").__name__ == "dumps"  # An unknown one is imported as it stands.

@@ -12,8 +12,7 @@ import pytest
 
 from extremal.data import DataError
 from extremal.experiments import Experiment, Line, Setting, Store, get, reproduce
-
-from . import toy
+from tests.experiments import helpers_toy as toy
 
 NAME = "min-vidal-2024/figure-7"
 

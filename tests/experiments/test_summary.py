@@ -13,22 +13,22 @@ import torch
 from scipy import stats
 
 from extremal.experiments import (
-    MARKS,
+    PROVENANCE,
+    ArrayHeatMap,
     Bars,
     Claim,
-    Cloud,
-    Diagram,
     Experiment,
     FileError,
-    Heat,
+    ImageRows,
     Line,
-    Mark,
     Outcome,
     Panel,
-    Pictures,
+    ParameterHeatMap,
+    PointSet,
     Scene,
     Setting,
     Store,
+    VerticalLine,
     load_summary,
     run,
     summarise,
@@ -110,7 +110,7 @@ def test_a_summary_says_what_was_run_and_how(tmp_path: Path) -> None:
     assert summary["version"] == experiment.version
     assert (summary["scale"], summary["notes"], summary["columns"]) == ("paper", "a note", 2)
     assert summary["trials"] == {"done": 4, "failed": 4, "total": 8}
-    assert summary["marks"] == MARKS
+    assert summary["marks"] == PROVENANCE
     first = summary["failures"][0]
     assert (first["params"]["p"], first["params"]["spread"], first["seed"]) == (1.0, 0.1, 0)
     assert first["reason"].startswith("ArithmeticError: broken on purpose")
@@ -313,7 +313,7 @@ def test_a_line_of_scalars_groups_by_a_parameter(tmp_path: Path) -> None:
 
 
 def test_a_line_of_lists_averages_them_elementwise(tmp_path: Path) -> None:
-    marks = (Mark(lambda s: s["p"][1] / 9, "critical"), Mark(0.5, "half"))
+    marks = (VerticalLine(lambda s: s["p"][1] / 9, "critical"), VerticalLine(0.5, "half"))
     panel = Line(
         "t",
         "radii",
@@ -323,7 +323,7 @@ def test_a_line_of_lists_averages_them_elementwise(tmp_path: Path) -> None:
         where={"p": 3.0},
         labels={"curve": "attack"},
         styles={"bad": "dotted"},
-        marks=marks,
+        vertical_lines=marks,
     )
     found = _panel(tmp_path, panel)
     curve, bad = found["series"]
@@ -340,6 +340,14 @@ def test_curves_by_value_and_name_have_both_in_their_labels(tmp_path: Path) -> N
     panel = Line("t", "spread", ("value", "third"), "", "", by="p", labels={"third": "1/3"})
     labels = [series["label"] for series in _panel(tmp_path, panel)["series"]]
     assert labels == ["value, p = 1", "value, p = 3", "1/3, p = 1", "1/3, p = 3"]
+
+
+def test_names_of_curves_may_come_with_their_labels(tmp_path: Path) -> None:
+    panel = Line(
+        "t", "spread", {"value": "ours", "third": "1/3"}, "", "", by="p", labels={"3": "q"}
+    )
+    labels = [series["label"] for series in _panel(tmp_path, panel)["series"]]
+    assert labels == ["ours, p = 1", "ours, q", "1/3, p = 1", "1/3, q"]
 
 
 def test_a_value_of_by_has_a_style_of_its_own(tmp_path: Path) -> None:
@@ -373,23 +381,23 @@ def test_bars_heat_and_scene_are_of_the_first_matching_trial(tmp_path: Path) -> 
         "y": [3.0, 2.5, 2.0],
     }
     grid = [[3.0, 3.33333], [3.66667, 4.0], [4.33333, 4.66667]]
-    heat = _panel(tmp_path, Heat("h", "grid", "x", "y", "names", where, high=5.0))
+    heat = _panel(tmp_path, ArrayHeatMap("h", "grid", "x", "y", "names", where, high=5.0))
     axes = {"title": "h", "xlabel": "x", "ylabel": "y"}
     colours = {"columns": ["a", "b"], "low": -1.0, "high": 5.0}
     assert heat == {"kind": "heat", **axes, "z": grid, **colours}
-    assert _panel(tmp_path, Heat("h", "grid", "x", "y"))["columns"] is None
+    assert _panel(tmp_path, ArrayHeatMap("h", "grid", "x", "y"))["columns"] is None
 
-    clouds = (Cloud("grid", "g", "arrows", "grid", "accent"), Cloud("none", "nobody"))
+    clouds = (PointSet("grid", "g", "arrows", "grid", "accent"), PointSet("none", "nobody"))
     scene = _panel(tmp_path, Scene("s", clouds, where))
     assert (scene["kind"], scene["dim"]) == ("scene", 2)
     look = {"label": "g", "style": "arrows", "colour": "accent"}
     assert scene["clouds"][0] == {**look, "points": grid, "heads": grid}
     assert (scene["clouds"][1]["points"], scene["clouds"][1]["heads"]) == ([], None)
-    assert _panel(tmp_path, Scene("s", (Cloud("space", "x"),)))["dim"] == 3
+    assert _panel(tmp_path, Scene("s", (PointSet("space", "x"),)))["dim"] == 3
 
 
 def test_a_diagram_is_of_means_over_two_parameters(tmp_path: Path) -> None:
-    panel = Diagram("d", "spread", "p", "value", "x", "y", outline="seven")
+    panel = ParameterHeatMap("d", "spread", "p", "value", "x", "y", outline="seven")
     found = _panel(tmp_path, panel)
     assert (found["kind"], found["columns"], found["rows"]) == ("heat", [0.1, 0.5], [3.0, 1.0])
     assert found["z"] == [[30.6, 31.0], [10.6, 11.0]]  # seeds 0 and 1 add one half
@@ -402,7 +410,10 @@ def test_a_diagram_is_of_means_over_two_parameters(tmp_path: Path) -> None:
 
 
 def test_cells_of_a_diagram_may_be_empty(tmp_path: Path) -> None:
-    experiment, store = _experiment(Diagram("d", "spread", "p", "value", "", "")), Store(tmp_path)
+    experiment, store = (
+        _experiment(ParameterHeatMap("d", "spread", "p", "value", "", "")),
+        Store(tmp_path),
+    )
     trials = experiment.trials("paper")
     run([t for t in trials if t.params["p"] * t.params["spread"] != 1.5], store, jobs=1)
     (panel,) = summarise(experiment, "paper", store)["panels"]
@@ -414,8 +425,8 @@ def test_what_is_not_there_is_a_missing_panel(tmp_path: Path) -> None:
     panels = (
         Line("l", "spread", ("value",), "", "", where={"spread": 0.1}),
         Bars("b", "curve", "", "", where={"spread": 0.1}),
-        Heat("h", "grid", "", "", where={"spread": 0.1}),
-        Scene("s", (Cloud("none", ""),)),
+        ArrayHeatMap("h", "grid", "", "", where={"spread": 0.1}),
+        Scene("s", (PointSet("none", ""),)),
     )
     experiment = _experiment(*panels, broken=0.1)
     none = summarise(experiment, "paper", Store(tmp_path / "nothing"))
@@ -437,9 +448,12 @@ def test_what_is_not_there_is_a_missing_panel(tmp_path: Path) -> None:
         (Line("l", "radii", ("nothing",), "", ""), "name one of value, third.*got nothing"),
         (Line("l", "radii", ("short",), "", ""), r"short must be as long as 'radii' \(3\), got 1"),
         (Bars("b", "value", "", ""), "value must be a list"),
-        (Heat("h", "curve", "", ""), r"curve must be a \(rows, columns\) array"),
-        (Heat("h", "space", "", "", "names"), "names must name 3 columns"),
-        (Scene("s", (Cloud("grid", ""), Cloud("space", ""))), "s must have all clouds in 2 or"),
+        (ArrayHeatMap("h", "curve", "", ""), r"curve must be a \(rows, columns\) array"),
+        (ArrayHeatMap("h", "space", "", "", "names"), "names must name 3 columns"),
+        (
+            Scene("s", (PointSet("grid", ""), PointSet("space", ""))),
+            "s must have all clouds in 2 or",
+        ),
     ],
 )
 def test_records_that_ask_for_nonsense_are_refused(
@@ -472,7 +486,7 @@ def test_claims_that_ask_for_nonsense_are_refused(
 
 
 def test_a_summary_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    panels = (Heat("h", "grid", "x", "y"), Line("l", "radii", ("bad",), "", ""))
+    panels = (ArrayHeatMap("h", "grid", "x", "y"), Line("l", "radii", ("bad",), "", ""))
     summary = _summary(tmp_path, _experiment(*panels, claims=(Claim("q", "odd", 1.0, 0.1, ""),)))
     path = tmp_path / "new" / "summary.json"
     write_summary(path, summary)
@@ -534,7 +548,7 @@ def test_a_fit_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
 
 
 def test_pictures_keep_eight_bits(tmp_path: Path) -> None:
-    found = _panel(tmp_path, Pictures("t", {"grey": "first"}))
+    found = _panel(tmp_path, ImageRows("t", {"grey": "first"}))
     assert found["shape"] == [2, 3, 1]
     (row,) = found["rows"]
     assert row["label"] == "first"
@@ -552,4 +566,4 @@ def test_pictures_keep_eight_bits(tmp_path: Path) -> None:
 )
 def test_bad_pictures_are_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        _panel(tmp_path, Pictures("t", {name: "first"}))
+        _panel(tmp_path, ImageRows("t", {name: "first"}))

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from extremal.experiments import Trial
-
-from . import toy
+from tests.experiments import helpers_toy as toy
 
 
 def test_the_key_is_the_hash_of_the_canonical_content() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from extremal.experiments import Experiment, Line, Setting, Store, run
-from tests.experiments import toy
+from tests.experiments import helpers_toy as toy
 
 
 def experiment(place: Path, count: int) -> Experiment:

@@ -16,10 +16,10 @@ import pytest
 import extremal
 from extremal.data import DataError
 from extremal.experiments import ClusterError, Store, Trial, run
-from tests.experiments import toy
+from tests.experiments import helpers_toy as toy
+from tests.experiments.helpers_toy import noted
 from tests.experiments.running import helpers_client as client
 from tests.experiments.running.helpers_client import group, open_gate, until
-from tests.experiments.toy import noted
 
 distributed = pytest.importorskip("distributed")
 from tests.experiments.running.helpers_cluster import Cluster  # noqa: E402 - only where Dask is

@@ -17,9 +17,9 @@ import pytest
 from extremal.experiments import Experiment, Outcome, Store, run, summarise, write_summary
 from extremal.experiments.running.local_pool import _interrupts_later
 from extremal.report import save_figure
+from tests.experiments.helpers_toy import noted
 from tests.experiments.running import helpers_client as client
 from tests.experiments.running.helpers_client import alive, experiment, group, open_gate, until
-from tests.experiments.toy import noted
 
 COUNT = 9
 Start = Callable[[Path, int], subprocess.Popen[str]]
@@ -117,7 +117,7 @@ SCRIPT = """
 import sys
 sys.path.insert(0, {root!r})
 from extremal.experiments import Store, run
-from tests.experiments import toy
+from tests.experiments import helpers_toy as toy
 print("begun", flush=True)
 run([toy.trial(level) for level in range(3)], Store({store!r}), jobs=2)
 """

@@ -12,7 +12,7 @@ import pytest
 
 from extremal.data import DataError
 from extremal.experiments import FileError, Outcome, Store, Trial, run
-from tests.experiments import toy
+from tests.experiments import helpers_toy as toy
 from tests.experiments.running.helpers_client import until
 
 

@@ -3,11 +3,14 @@
 from typing import Any
 
 from extremal.experiments import Claim, Experiment, Line, Setting
-from extremal.experiments.papers.li_2025_averaging.figure_1 import SMALL, SYNTHETIC
+from extremal.experiments.papers.li_2025_averaging.figure_1_feature_averaging import (
+    SMALL,
+    SYNTHETIC,
+)
 
-_D = 3072
-_WHAT = "theorem on feature averaging; how far it carries is the question"
-_VOTES = "width, votes 2/width"
+_INPUT_DIMENSIONS = 3072
+_WHAT_SOURCE = "theorem on feature averaging; how far it carries is the question"
+_SCALED_VOTES_AXIS = "width, votes 2/width"
 
 
 def _cases(axis: str, name: str, values: list[Any], **given: Any) -> list[dict[str, Any]]:
@@ -28,12 +31,17 @@ def _scaled(width: int) -> dict[str, Any]:
     """
     vote = 2 / width
     lr = round(0.01 / (vote**2 * width), 6)
-    return {"axis": _VOTES, "at": float(width), "width": width, "vote": vote, "lr": lr}
+    return {"axis": _SCALED_VOTES_AXIS, "at": float(width), "width": width, "vote": vote, "lr": lr}
 
 
-_TALK = {"at": 1.0, "bias_std": 1 / _D, "vote": 0.2, "lr": _D**-0.5}
-_CASES = [
-    *_cases("initialisation", "init_std", [1e-5, 1e-4, 1e-3, 1e-2, _D**-0.5, 0.1]),
+_TALK_SETTINGS = {
+    "at": 1.0,
+    "bias_std": 1 / _INPUT_DIMENSIONS,
+    "vote": 0.2,
+    "lr": _INPUT_DIMENSIONS**-0.5,
+}
+_ALL_CASES = [
+    *_cases("initialisation", "init_std", [1e-5, 1e-4, 1e-3, 1e-2, _INPUT_DIMENSIONS**-0.5, 0.1]),
     *_cases("step size", "lr", [1e-4, 1e-3, 1e-2, 1e-1]),
     *_cases("sample size", "train_each", [5, 20, 100, 200]),
     *_cases("noise", "sigma", [0.25, 1.0, 2.0, 4.0, 8.0]),
@@ -44,12 +52,19 @@ _CASES = [
     *_cases("cosine of features", "cosine", [0.0, 0.1, 0.3, 0.6]),
     *_cases("width, votes of 1", "width", [2, 10, 50, 200]),
     *(_scaled(width) for width in (2, 10, 50, 200)),
-    {"axis": "as in the talk", "init_std": _D**-0.5, **_TALK},
-    {"axis": "talk, small start", "init_std": 1e-5, **_TALK},
+    {"axis": "as in the talk", "init_std": _INPUT_DIMENSIONS**-0.5, **_TALK_SETTINGS},
+    {"axis": "talk, small start", "init_std": 1e-5, **_TALK_SETTINGS},
     {"axis": "no biases", "at": 1.0, "hidden_bias": False},
 ]
-_AXES = list(dict.fromkeys(case["axis"] for case in _CASES))[:8]
-_LOG = {"initialisation", "step size", "sample size", "noise", "width, votes of 1", _VOTES}
+_DRAWN_AXES = list(dict.fromkeys(case["axis"] for case in _ALL_CASES))[:8]
+_LOGARITHMIC_AXES = {
+    "initialisation",
+    "step size",
+    "sample size",
+    "noise",
+    "width, votes of 1",
+    _SCALED_VOTES_AXIS,
+}
 _OTHER_SCALE = {"unequal norms", "cosine of features"}  # where √(d/k) is not that of averages
 
 
@@ -71,17 +86,17 @@ def _panel(axis: str) -> Line:
             "averages": "verdict",
         },
         styles={"over_scale": "dashed", "over_averaged": "dashed", "averages": "dotted"},
-        log="x" if axis in _LOG else "",
+        log="x" if axis in _LOGARITHMIC_AXES else "",
     )
 
 
 def _claim(axis: str, at: float) -> Claim:
     where = {"axis": axis, "at": at}
     name = f"{axis} {at:.3g}: averages"
-    return Claim(name, "averages", 1.0, 0.0, _WHAT, where, "above", scales=("paper",))
+    return Claim(name, "averages", 1.0, 0.0, _WHAT_SOURCE, where, "above", scales=("paper",))
 
 
-experiment = Experiment(
+ablations = Experiment(
     name="li-2025-averaging/ablations",
     title="When does gradient descent average features?",
     source="Li, Pan, Lyu & Li 2025: what the theorem assumes, varied one by one",
@@ -91,7 +106,9 @@ experiment = Experiment(
         "problem": Setting("synthetic", "S"),
         "labels": Setting("binary", "S"),
         "reading": Setting("binary", "S"),
-        "case": Setting(_CASES, "O", "one setting at a time; the others as in the authors' code"),
+        "case": Setting(
+            _ALL_CASES, "O", "one setting at a time; the others as in the authors' code"
+        ),
         "radii": Setting([0.0, 14.0, 18.0, 22.0], "O"),
         "attacked_points": Setting(100, "O"),
         "certified_points": Setting(10, "O"),
@@ -101,7 +118,7 @@ experiment = Experiment(
         "dim": 1000,
         "train_each": 40,
         "test_each": 20,
-        "case": [case for case in _CASES if case["axis"] != "sample size"][::2]
+        "case": [case for case in _ALL_CASES if case["axis"] != "sample size"][::2]
         + _cases("sample size", "train_each", [5, 40]),
         "attacked_points": 30,
         "certified_points": 4,
@@ -113,7 +130,7 @@ experiment = Experiment(
         "negative": 5,
         "case": [
             case | ({"train_each": 4} if axis == "sample size" else {})
-            for axis, case in {case["axis"]: case for case in _CASES}.items()
+            for axis, case in {case["axis"]: case for case in _ALL_CASES}.items()
         ],
         "attacked_points": 3,
         "certified_points": 1,
@@ -121,8 +138,8 @@ experiment = Experiment(
     },
     axes=("case",),
     columns=3,
-    panels=tuple(_panel(axis) for axis in _AXES),
-    claims=tuple(_claim(case["axis"], case["at"]) for case in _CASES),
+    panels=tuple(_panel(axis) for axis in _DRAWN_AXES),
+    claims=tuple(_claim(case["axis"], case["at"]) for case in _ALL_CASES),
     version=3,
     notes=(
         "Averaged and decoupled shares are of the coefficients that training has added, each 1 at "

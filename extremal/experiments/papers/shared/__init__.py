@@ -1,0 +1,1 @@
+"""What trials and records of several papers share."""

@@ -1,1 +1,0 @@
-"""What one trial computes: functions of parameters and a generator, named by the records."""
