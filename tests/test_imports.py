@@ -93,12 +93,24 @@ def test_no_module_has_the_name_of_something_that_its_part_exports(part):
     assert not inside & exported
 
 
-def test_a_file_name_and_a_class_name_have_one_meaning_in_the_core():
-    files = [path for part in CORE for path in sorted((ROOT / part).rglob("*.py"))]
-    stems = Counter(path.stem for path in files if path.stem not in ("__init__", "_check"))
+def test_a_file_name_and_a_class_name_have_one_meaning():
+    files = sorted(ROOT.rglob("*.py"))
+    stems = Counter(path.stem for path in files if path.stem != "__init__")
     assert [name for name, count in stems.items() if count > 1] == []
     classes = Counter(name for path in files for name in defined(path))
     assert [name for name, count in classes.items() if count > 1] == []
+
+
+def test_a_paper_imports_of_papers_only_what_they_share():
+    papers = ROOT / "experiments" / "papers"
+    for path in sorted(papers.rglob("*.py")):
+        own = path.relative_to(papers).parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = getattr(node, "module", None) or ""
+            if isinstance(node, ast.ImportFrom) and module.startswith(
+                "extremal.experiments.papers."
+            ):
+                assert module.split(".")[3] in (own, "shared"), f"{path}: {module}"
 
 
 def deep_imports(path: Path) -> list[str]:
