@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.store_results import ROOT, rendered
+from tools.doc_tables import ROOT, rendered
 
 README = (ROOT / "README.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.S)

@@ -1,4 +1,4 @@
-"""Write the tables of the docs anew, each from what one bench printed, or from a stored run's rows.
+"""Write the tables of README and docs anew, each from what a bench printed or from stored runs.
 
 A bench brings the functions that make its tables.
 """
@@ -13,14 +13,17 @@ from pathlib import Path
 from bench._common import markdown_table
 from extremal import __version__, report
 from extremal.experiments import load_summary
+from extremal.report.verdict_table import verdicts as verdict_words
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "bench" / "results"
+# Kinds of data of the bench on the flow: what any user has, and what a known mixture is.
+_FLOWS = ("plain x and y", "known mixture")
 
 
 def rewrite() -> None:
-    """Make the tables of all pages of the docs anew."""
-    for page in (ROOT / "docs").rglob("*.md"):
+    """Make the tables of the README and of all pages of the docs anew."""
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         page.write_text(rendered(page.read_text()))
 
 
@@ -100,11 +103,111 @@ def _costs(what: str) -> str:
     return markdown_table(["paper scale", "trials", "core-hours", "seconds of a trial"], rows)
 
 
+def _three_ways(what: str) -> str:
+    """One row for each norm and radius: accuracies of p = 1 to 4, published and ours."""
+    summary = load_summary(ROOT / what)
+    published = {row["quantity"]: row["published"] for row in summary["rows"]}
+    panels = {panel["title"]: panel["series"] for panel in summary["panels"]}
+    head = ["p = 1 2 3 4", "published", "APGD-CE", "strongest attack"]
+    head += ["one network, 1000 random points of the official test set, strongest attack"]
+    head += ["500 of these points, attacked", "certified"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for norm in ("linf", "l2", "l1"):
+        ours, official = (
+            panels[f"{kind}, {norm}"] for kind in ("Robust accuracy", "Official test set")
+        )
+        for at, radius in enumerate(ours[0]["x"][1:], 1):
+            told = [published[f"p = {p}: APGD-CE at {norm} {radius:g}"] for p in (1, 2, 3, 4)]
+            ways = [
+                [series["y"][at] for series in found if series["label"].startswith(f"{way}, p")]
+                for found, way in (
+                    *((ours, "APGD-CE"), (ours, "attacked"), (official, "attacked")),
+                    *((official, "attacked, few points"), (official, "certified, few points")),
+                )
+            ]
+            cells = [" ".join(f"{value:.3f}" for value in row) for row in (told, *ways)]
+            lines.append([f"{norm} {radius:g}", *cells])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _verdicts(what: str) -> str:
+    """One row for each stored summary: how many rows agree, and the figure."""
+    lines = ["| experiment | scale | rows that agree | figure |", "|---|---|---:|---|"]
+    for path in sorted((ROOT / what).rglob("*.json")):
+        summary = load_summary(path)
+        words = verdict_words(summary)
+        count = f"{words.count('agrees')} of {len(words)}"
+        files = [path.with_suffix(suffix) for suffix in (".png", ".gif")]
+        links = [
+            f"[{file.suffix[1:].upper()}](../{file.relative_to(ROOT)})"
+            for file in files
+            if file.is_file()
+        ]
+        cells = (f"`{summary['experiment']}`", summary["scale"], count, ", ".join(links))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _headlines(what: str) -> str:
+    """What people use today, what this package does, and by how much: from stored benches."""
+    folder = ROOT / what
+    flow, attack, certify, distance, estimator, train = (
+        json.loads((folder / f"{name}.json").read_text())
+        for name in ("flow", "attack", "certify", "distance", "estimator", "train")
+    )
+    faster = [
+        flow["ratios"][f"recipe over flow, denormals flushed, {kind}, p = 3"] for kind in _FLOWS
+    ]
+    settings = [found for name, found in attack["figures"].items() if name.startswith("p = ")]
+    more = sum(each["ours"]["accuracy"] > each["autoattack"]["accuracy"] for each in settings)
+    proven = certify["figures"]["accuracy, mnist, p = 3"]["l2 0.5"]
+    slow = [distance["ratios"][f"algorithm 1 over ours, seconds, p = {p}"] for p in (1, 3)]
+    area = estimator["ratios"]["our area over that of default, digits"]
+    loops = [train["ratios"][f"plain over ours, seconds, p = {p}"] for p in (1, 3)]
+    rows = [
+        [
+            "train to the end of the flow",
+            "the papers' SGD, 80,200 steps",
+            f"{faster[0]:.0f} times faster, {faster[1]:.0f} where the mixture is known (p = 3)",
+        ],
+        [
+            f"attack, {len(settings)} settings",
+            "AutoAttack, standard",
+            f"{attack['ratios']['autoattack over ours, seconds in total']:.0f} times faster; more "
+            f"points left standing in {more}",
+        ],
+        [
+            "certify at l2 0.5, p = 3",
+            f"linear bounds: {proven['linear']:.3f} of the points",
+            f"{proven['certified']:.3f} proven, {proven['attacked']:.3f} left by attacks",
+        ],
+        [
+            "dist(f, F)",
+            "Algorithm 1 of Min & Vidal 2024",
+            f"{slow[0]:,.0f} (p = 1), {slow[1]:,.0f} (p = 3) times faster, with a proof",
+        ],
+        [
+            "a head on digits",
+            "scikit-learn's MLPClassifier",
+            f"area under the robustness curve {area:.2f} times as large",
+        ],
+        [
+            "an epoch of SGD on MNIST",
+            "a plain PyTorch loop",
+            f"{loops[0]:.1f} (p = 1), {loops[1]:.1f} (p = 3) times faster",
+        ],
+    ]
+    return markdown_table(["to", "today", "extremal"], rows)
+
+
 # What makes the table of each kind of comment, from what the comment names.
 _MAKERS = {
     "bench": bench_table,
     "costs": _costs,
+    "headlines": _headlines,
     "rows": _rows,
     "test accuracy": _accuracies,
+    "three ways": _three_ways,
+    "verdicts": _verdicts,
     "versions": _versions,
 }
