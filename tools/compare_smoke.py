@@ -76,7 +76,8 @@ def _extremal(tree: Path, *arguments: str) -> str:
 
 
 def _contents(place: Path) -> dict[str, bytes]:
-    found = {path.name: path.read_bytes() for path in (place / "trials").rglob("*.safetensors")}
+    trials = place / "trials"
+    found = {_name(path, place): path.read_bytes() for path in trials.rglob("*.safetensors")}
     for path in place.rglob("*.json"):
         content = json.loads(path.read_text())
         for part in (content, content.get("numbers", {})):
@@ -86,8 +87,14 @@ def _contents(place: Path) -> dict[str, bytes]:
         content["panels"] = [
             panel for panel in panels if panel.get("ylabel") not in MEASURED_PANELS
         ]
-        found[path.name] = json.dumps(content, sort_keys=True).encode()
+        found[_name(path, place)] = json.dumps(content, sort_keys=True).encode()
+    if not any(trials.rglob("*.json")) or not any(place.rglob("summary.json")):
+        raise RuntimeError(f"no trials or no summary in {place}: there is nothing to compare")
     return found
+
+
+def _name(path: Path, place: Path) -> str:
+    return str(path.relative_to(place))
 
 
 if __name__ == "__main__":
