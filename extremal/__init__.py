@@ -15,12 +15,14 @@ from extremal._version import __version__
 if TYPE_CHECKING:
     from extremal import attack, certify, data, experiments, measure, models, report, theory, train
     from extremal.evaluate import Robustness, evaluate
+    from extremal.experiments import citation
 
 __all__ = [
     "Robustness",
     "__version__",
     "attack",
     "certify",
+    "citation",
     "data",
     "evaluate",
     "experiments",
@@ -30,6 +32,9 @@ __all__ = [
     "theory",
     "train",
 ]
+
+# The part that holds each public name which is no part itself.
+_PARTS_OF_NAMES = {"Robustness": "evaluate", "evaluate": "evaluate", "citation": "experiments"}
 
 
 class _Package(ModuleType):
@@ -48,8 +53,8 @@ def __getattr__(name: str) -> object:
     """Import a part, or what holds a name, when it is first used."""
     if name not in __all__:
         raise AttributeError(f"module 'extremal' has no attribute {name!r}")
-    part = importlib.import_module(f"extremal.{'evaluate' if name == 'Robustness' else name}")
-    return part if name not in {"Robustness", "evaluate"} else getattr(part, name)
+    part = importlib.import_module(f"extremal.{_PARTS_OF_NAMES.get(name, name)}")
+    return getattr(part, name) if name in _PARTS_OF_NAMES else part
 
 
 def __dir__() -> list[str]:

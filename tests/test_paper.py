@@ -23,7 +23,7 @@ def test_it_has_at_most_a_thousand_words():
 
 
 def test_references_are_those_of_the_bibliography():
-    entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(), re.M)
+    entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "extremal" / "references.bib").read_text(), re.M)
     assert len(entries) == len(set(entries))
     assert set(re.findall(r"@(\w+)", BODY)) == set(entries)
 

@@ -13,7 +13,7 @@ from tools.doc_tables import ROOT
 from tools.site import hooks
 from tools.site.docstrings import Docstrings, escaped
 
-PARTS = sorted(set(ex.__all__) - {"Robustness", "__version__"})
+PARTS = sorted(set(ex.__all__) - {"Robustness", "__version__", "citation"})
 CONFIG = (ROOT / "mkdocs.yml").read_text()
 
 

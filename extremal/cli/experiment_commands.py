@@ -1,4 +1,4 @@
-"""Commands about experiments: demo, list, run, show, and sweep, a user's own grid."""
+"""Commands about experiments: demo, list, run, show, cite, and sweep, a user's own grid."""
 
 from __future__ import annotations
 
@@ -161,6 +161,22 @@ def show(
             f"nothing is stored for {name}{where} in {out}; run it: extremal run {name}"
         )
     _print_summary(experiment, *found, as_json)
+
+
+@app.command()
+def cite(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            help="An experiment (`extremal list`); all papers if left out.", autocompletion=_names
+        ),
+    ] = None,
+) -> None:
+    """Print BibTeX of what an experiment rests on.
+
+    Example:  extremal cite min-vidal-2024/figure-2
+    """
+    print(ex.citation(name), end="")
 
 
 def _run(experiment: Experiment, scale: str, out: Path, as_json: bool, **how: Any) -> None:

@@ -34,6 +34,7 @@ COMMAND_LINES = {
         "experiment_commands",
         "Run a grid of your own over an experiment or a Python function of yours.",
     ),
+    "cite": ("experiment_commands", "Print BibTeX of what an experiment rests on."),
     "store": (
         "store_commands",
         "The folder of finished trials: list, check, compact, export, import.",

@@ -1,6 +1,7 @@
 """Experiments: records of what a paper shows, run trial by trial, stored and summarised."""
 
 from extremal._files import FileError
+from extremal.experiments.citations import citation
 from extremal.experiments.experiment import (
     PROVENANCE,
     SCALES,
@@ -60,6 +61,7 @@ __all__ = [
     "Trial",
     "VerticalLine",
     "animation_data",
+    "citation",
     "estimate",
     "find_record",
     "find_study",
