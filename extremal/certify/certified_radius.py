@@ -255,7 +255,7 @@ def _checked(
     ball = Ball(norm, 0.0, box)
     ball.bounds(x)
     if attacked is not None:
-        rule = f"be None or like x, {tuple(x.shape)}"
+        rule = f"be None or a floating-point tensor like x, {tuple(x.shape)}"
         _check.tensor("attacked", attacked, x.shape, rule=rule)
     limits = ball.limits(x)
     if limits is None:

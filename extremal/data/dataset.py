@@ -77,10 +77,13 @@ class Dataset:
     def relabel(self, groups: Tensor) -> Dataset:
         """The data with coarser labels: `groups` (C,) holds the new label of each class 0..C-1.
 
-        `torch.arange(10) % 2` is parity. New labels are 0..G-1, or -1 and +1. The old labels
-        become the points' `group`, since they are the subclasses of the new ones.
+        `torch.arange(10) % 2` is parity. New labels are 0..G-1, or -1 and +1; False and True are
+        taken as 0 and 1. The old labels become the points' `group`, since they are the subclasses
+        of the new ones.
         """
         rule = "be an integer tensor (C,) with a label for each class of y"
+        if isinstance(groups, Tensor) and groups.dtype == torch.bool:
+            groups = groups.long()
         _check.tensor("groups", groups, ("C",), whole=True, rule=rule)
         largest, least = int(self.y.max()), int(self.y.min())
         _check.require(least >= 0, "y", "be classes 0..C-1 to be relabelled", f"label {least}")

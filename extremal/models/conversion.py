@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._files import as_path
+from extremal.models.classification_margin import float64_copy
 from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
@@ -93,18 +94,22 @@ def from_torch(module: nn.Module) -> PReLUNet:
     )
 
 
-def rescaled(net: PReLUNet, center: Tensor, scale: Tensor) -> PReLUNet:
+def rescaled(net: PReLUNet, center: Tensor | None, scale: Tensor) -> PReLUNet:
     """The network of z = scale * (x - center) as one of x, in float64: the same function.
 
     Without normalising, <w, z> = <scale w, x - center>, and ||w||^(p-1) becomes
     ||scale w||^(p-1), for which votes make up: the scale of each coordinate is part of the weights,
-    so that attacks and certificates are exact in the units of x. With it, the scale is one number
-    but for coordinates of scale 0, which keep it and lose their weights.
+    so that attacks and certificates are exact in the units of x. A neuron with weights on
+    coordinates of scale 0 only is a constant, v relu(b)^p / ||w||^(p-1), which for p > 1 becomes
+    part of the output bias.
+
+    With normalising, the scale is one number. Coordinates of scale 0 lose their weights but still
+    count in ||z||: the function is the same at points that agree with the centre there.
 
     Arguments:
 
     - `net`: a `PReLUNet` whose preparation does nothing but normalise; it is left as it is.
-    - `center`: (dim,), in the units of x.
+    - `center`: (dim,), in the units of x, or None for zero.
     - `scale`: (dim,), numbers of at least 0. Where the network normalises, all that are not 0 must
       be equal.
     """
@@ -112,7 +117,8 @@ def rescaled(net: PReLUNet, center: Tensor, scale: Tensor) -> PReLUNet:
     normalize = net.preparation.normalize
     plain = net.preparation.scale == 1.0 and net.preparation.center is None
     _check.require(plain, "net", "have a preparation without scale and center", net.preparation)
-    center = _check.tensor("center", center, (net.dim,))
+    if center is not None:
+        _check.tensor("center", center, (net.dim,))
     scale = _check.tensor("scale", scale, (net.dim,))
     _check.require(bool((scale >= 0).all()), "scale", "be >= 0", f"entry {float(scale.min()):g}")
     used = scale > 0
@@ -123,20 +129,34 @@ def rescaled(net: PReLUNet, center: Tensor, scale: Tensor) -> PReLUNet:
         moved = neurons * (used if normalize > 0 else scale)
         lengths = (moved.norm(dim=1), neurons.norm(dim=1))
         ratio = lengths[0] / torch.where(lengths[1] > 0, lengths[1], 1.0)
-        init = Explicit(moved, votes * ratio ** (net.p - 1.0), net.hidden_bias, net.bias)
+        bias = _bias_with_constants(net, lengths[0] == 0)
+        init = Explicit(moved, votes * ratio ** (net.p - 1.0), net.hidden_bias, bias)
     unit = float(scale.max()) if normalize > 0 and bool(used.any()) else 1.0
     return PReLUNet(
         net.dim,
         net.width,
         net.p,
         net.outputs,
-        bias=net.bias is not None,
+        bias=bias is not None,
         hidden_bias=net.hidden_bias is not None,
         preparation=Preparation(unit, center, normalize),
         init=init,
         dtype=torch.float64,
         generator=torch.Generator(),
     )
+
+
+def _bias_with_constants(net: PReLUNet, constant: Tensor) -> Tensor | None:
+    """The output bias plus what the neurons marked in `constant` (width,) give at z = 0.
+
+    For p = 1 a neuron without weights keeps its constant, and nothing is added.
+    """
+    if net.p == 1.0 or net.hidden_bias is None or not bool(constant.any()):
+        return net.bias
+    exact = float64_copy(net)
+    hidden = exact.hidden(torch.zeros(1, net.dim, dtype=torch.float64, device=constant.device))[0]
+    added = exact.votes @ torch.where(constant, hidden, 0.0)
+    return added if exact.bias is None else exact.bias + added
 
 
 def _checkpoint(path: os.PathLike[str]) -> dict[str, Tensor]:

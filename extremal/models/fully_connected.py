@@ -131,7 +131,7 @@ class PReLULayer(nn.Module):
         """The post-activations, formed as ||w_j|| relu(<w_j/||w_j||, x>)^p."""
         if self.p == 1.0:
             return torch.relu(nn.functional.linear(x, self.neurons))
-        directions, norms = _polar(self.neurons)
+        directions, norms = _safe_directions_and_norms(self.neurons)
         power = relu_power(nn.functional.linear(x, directions), self.p)
         return norms.squeeze(-1) * power
 
@@ -211,13 +211,13 @@ class DeepPReLU(nn.Module):
     def _divided(self, layer: nn.Module, h: Tensor) -> Tensor:
         """The layer's outputs, divided as `normalize` says."""
         if self.normalize == "input" and self.p > 1.0:
-            direction, size = _polar(h)
+            direction, size = _safe_directions_and_norms(h)
             return size * cast(Tensor, layer(direction))
         g: Tensor = layer(h)
-        return _polar(g)[0] if self.normalize == "output" else g
+        return _safe_directions_and_norms(g)[0] if self.normalize == "output" else g
 
 
-def _polar(rows: Tensor) -> tuple[Tensor, Tensor]:
+def _safe_directions_and_norms(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Directions and norms of rows, which are left undivided below the smallest normal number.
 
     The inverse of a smaller number, which a gradient has, overflows.

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._files import as_path, read_tensors, tensor_digest, write_whole
 from extremal._version import __version__
+from extremal.models.conversion import rescaled
 from extremal.models.initialisation import Explicit
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
@@ -78,6 +79,9 @@ def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
 def load(path: str | Path) -> nn.Module:
     """Read a network that `save` wrote; a missing, broken or foreign file is a ValueError.
 
+    Files of earlier versions may have a scale for each coordinate, which becomes part of the
+    weights (`rescaled`); it is a ValueError if the network normalises too, unless all are equal.
+
     `path` may also be the name of a network that comes with the package (`included_networks`), for
     images of `data.load`; a file of that name goes first. Those are kept in float16, and come in
     float32.
@@ -108,17 +112,18 @@ def load_with_note(path: str | Path) -> tuple[nn.Module, str]:
         return _network_from(header, tensors), str(header.get("note", ""))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
         raise ValueError(
-            f"path must be a model file that extremal wrote, got {path} ({error!r})"
+            f"path must be a model file that extremal can read, got {path} ({error!r})"
         ) from error
 
 
 def _network_from(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Module:
     neurons, votes = tensors["neurons"], tensors["votes"]
-    preparation = Preparation(
-        scale=header["scale"],
-        center=tensors.get("preparation.center"),
-        normalize=header["normalize"],
-    )
+    center, scale = tensors.get("preparation.center"), tensors.get("preparation.scale")
+    normalize = header["normalize"]
+    if scale is None:
+        preparation = Preparation(header.get("scale", 1.0), center, normalize)
+    else:
+        preparation = Preparation(normalize=normalize)
     net = PReLUNet(
         dim=neurons.shape[1],
         width=neurons.shape[0],
@@ -131,6 +136,8 @@ def _network_from(header: dict[str, Any], tensors: dict[str, Tensor]) -> nn.Modu
         dtype=neurons.dtype,
         generator=torch.Generator(),
     )
+    if scale is not None:  # In earlier files a scale may be a tensor (dim,).
+        net = rescaled(net, center, scale).to(neurons.dtype)
     net.freeze(*header["frozen"])
     if "grouped" not in header:
         return net

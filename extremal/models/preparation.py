@@ -15,11 +15,12 @@ from extremal import _check
 class Preparation:
     """The map x -> z / ||z||^normalize with z = scale * (x - center), a frozen value.
 
-    `scale` is a positive number, `center` a (dim,) tensor or None for zero, and `normalize` an
-    exponent in [0, 1]: 0 leaves z as it is, 1 puts it on the unit sphere, and (p-1)/p makes a pReLU
-    network of power p divide each activation by ||z||^(p-1), as the authors' code does (Min & Vidal
-    2024, Section 5.2.1). The value at the centre, z = 0, is zero, which makes the map continuous
-    there for normalize < 1. A scale for each coordinate goes into a network's weights: `rescaled`.
+    `scale` is a positive number, `center` a (dim,) tensor or None for zero (integers become
+    PyTorch's default floating-point type), and `normalize` an exponent in [0, 1]: 0 leaves z as it
+    is, 1 puts it on the unit sphere, and (p-1)/p makes a pReLU network of power p divide each
+    activation by ||z||^(p-1), as the authors' code does (Min & Vidal 2024, Section 5.2.1). The
+    value at the centre, z = 0, is zero, which makes the map continuous there for normalize < 1. A
+    scale for each coordinate goes into a network's weights: `rescaled`.
     """
 
     scale: float = 1.0
@@ -29,7 +30,7 @@ class Preparation:
     def __post_init__(self) -> None:
         _check.number("scale", self.scale, above=0.0)
         if self.center is not None:
-            _check.tensor("center", self.center, ("dim",))
+            object.__setattr__(self, "center", _floating_vector("center", self.center))
         _check.number("normalize", self.normalize, minimum=0.0, maximum=1.0)
 
     @classmethod
@@ -72,15 +73,15 @@ class Preparation:
         z = self.scaled_offset(x)
         if self.normalize == 0.0:
             return Prepared(z, None)
-        polar = shrunk, largest, length = _polar(z)
+        divided = shrunk, largest, length = _divided_by_largest(z)
         out = shrunk * (length**-self.normalize * largest ** (1.0 - self.normalize))
-        return Prepared(torch.where(largest > 0, out, 0.0), polar)
+        return Prepared(torch.where(largest > 0, out, 0.0), divided)
 
     def pull_back(self, at: Prepared, cotangent: Tensor) -> Tensor:
         """The gradient in x of <cotangent, prepared(x)>, (n, dim); zero at the centre."""
         grad = cotangent
-        if at.polar is not None:
-            shrunk, largest, length = at.polar
+        if at.divided is not None:
+            shrunk, largest, length = at.divided
             direction = shrunk / length
             along = self.normalize * (direction * grad).sum(-1, keepdim=True)
             grad = (grad - along * direction) * (largest * length) ** -self.normalize
@@ -93,7 +94,7 @@ class Preparation:
         (scale (||center - self.center|| + radius))^(1 - normalize).
         """
         if center is not None:
-            _check.tensor("center", center, ("dim",))
+            center = _floating_vector("center", center)
         offset = 0.0
         if center is not None or self.center is not None:
             here = torch.zeros(()) if center is None else center
@@ -104,13 +105,13 @@ class Preparation:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """Inputs as a preparation leaves them; where it normalises, with the parts of `_polar`."""
+    """Inputs as a preparation leaves them; if normalised, with `_divided_by_largest(z)` too."""
 
     z: Tensor  # (n, dim)
-    polar: tuple[Tensor, Tensor, Tensor] | None
+    divided: tuple[Tensor, Tensor, Tensor] | None
 
 
-def _polar(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _divided_by_largest(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """z / largest (n, dim), the largest entry's size (n, 1) and ||z / largest|| (n, 1).
 
     Dividing first keeps the squares of an entry of 1e-30 from underflowing in float32. `largest` is
@@ -135,6 +136,13 @@ def directions_and_norms(rows: Tensor, *, least: float = 0.0) -> tuple[Tensor, T
     shrunk = rows / unit
     length = torch.linalg.vector_norm(shrunk, dim=-1, keepdim=True)
     return shrunk / torch.where(divided, length, 1.0), length * unit
+
+
+def _floating_vector(name: str, value: object) -> Tensor:
+    """A finite (dim,) tensor; integers become PyTorch's default floating-point type."""
+    if isinstance(value, Tensor) and value.dtype != torch.bool and not value.is_complex():
+        value = value if value.is_floating_point() else value.to(torch.get_default_dtype())
+    return _check.tensor(name, value, ("dim",))
 
 
 def check_rows(x: object, dim: int) -> None:

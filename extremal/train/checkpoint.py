@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._files import FileError, as_path, read_tensors, write_whole
 
+# Each checkpoint file names its form by this word, and files of another form are refused.
 _FILE_FORMAT = "extremal-training-1"
 
 

@@ -65,7 +65,9 @@ def total_loss(net: nn.Module, data: Dataset, loss: Loss) -> float:
     return float(loss.value(outputs_on(net, data), data.y))
 
 
+# The losses that can be asked for by name, as type checkers see them.
 LossName = Literal["exp", "logistic", "cross-entropy"]
+# A `Loss` without a function of its own must have one of these names.
 LOSS_NAMES = ("exp", "logistic", "cross-entropy")
 Function = Callable[[Tensor, Tensor], Tensor]  # of outputs and labels: the loss of each sample
 

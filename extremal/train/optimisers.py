@@ -15,9 +15,11 @@ from extremal.train.losses import Loss, loss_and_gradient, trainable
 
 # Shorter neurons are measured in float64, since the squares of float32 weights may underflow.
 _LEAST_SAFE_LENGTH = 1e-12
-# Adam's beta_1, beta_2 and epsilon are PyTorch's defaults.
+# Adam keeps this share of the mean slope at each step: beta_1, PyTorch's default.
 _MEAN_DECAY = 0.9
+# Adam keeps this share of the mean squared slope at each step: beta_2, PyTorch's default.
 _SQUARE_DECAY = 0.999
+# Adam adds this to the root of the mean squared slope: epsilon, PyTorch's default.
 _ROOT_OFFSET = 1e-8
 
 

@@ -19,7 +19,9 @@ from extremal.data import Dataset
 from extremal.models import output_margins
 from extremal.train.losses import Loss, outputs_on
 
+# Each trajectory file names its form by this word, and files of another form are refused.
 _FILE_FORMAT = "extremal-trajectory-1"
+# Errors about a file that can't be read say this rule.
 _FILE_RULE = "be a trajectory file that extremal wrote"
 
 

@@ -239,7 +239,7 @@ def _read_network(data: bytes) -> PReLUNet:
             net = models.load(path)
         except ValueError as error:
             why = str(error).replace(str(path), "it")
-            raise ValueError(f"file must be a model file that extremal wrote ({why})") from error
+            raise ValueError(f"file must be a model file that extremal can read ({why})") from error
     pixels = SIDE_PIXELS * SIDE_PIXELS
     rule = f"hold a PReLUNet of {pixels} inputs, 10 outputs and at most {MOST_NEURONS} neurons"
     _check.require(isinstance(net, PReLUNet), "file", rule, type(net).__name__)

@@ -39,7 +39,8 @@ BAD = [
     ({"box": (1.0, 2.0)}, "x must lie in the box"),
     ({"box": (1.0, -1.0)}, "box must have low < high"),
     ({"box": 1.0}, "box must be a pair"),
-    ({"attacked": X[:1]}, r"attacked must be None or like x, \(2, 3\)"),
+    ({"attacked": X[:1]}, r"attacked must be None or a .* like x, \(2, 3\), got shape \(1, 3\)"),
+    ({"attacked": X.long()}, "attacked must be None or a floating-point tensor .*torch.int64"),
     ({"attacked": torch.full_like(X, torch.nan)}, "attacked must be finite"),
 ]
 

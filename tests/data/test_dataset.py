@@ -44,6 +44,11 @@ def test_coarser_labels_keep_the_finer_ones_as_groups(groups):
     assert coarse.box == data.box
 
 
+def test_labels_may_be_a_condition_on_the_class():
+    data = Dataset(torch.zeros(4, 1), torch.tensor([3, 0, 2, 1]))
+    assert data.relabel(torch.arange(4) > 1).y.tolist() == [1, 0, 1, 0]
+
+
 def test_labels_that_do_not_fit_are_refused():
     data = Dataset(torch.zeros(2, 1), torch.tensor([0, 3]))
     with pytest.raises(ValueError, match=r"groups must .*, got none for class 3"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 
 from extremal.certify import radius
 from extremal.models import (
+    Explicit,
     Kaiming,
     PReLUNet,
     Preparation,
@@ -160,6 +162,44 @@ def test_units_of_each_coordinate_become_part_of_the_weights(p, hidden_bias, gen
     x = 3.0 * torch.randn(20, 4, generator=generator, dtype=torch.float64)
     torch.testing.assert_close(found(x), net(scale * (x - CENTER)), rtol=1e-12, atol=1e-12)
     assert found.preparation.scale == 1.0
+
+
+@pytest.mark.parametrize("p", [1.0, 3.0])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("normalize", [0.0, 0.5])
+def test_neurons_on_coordinates_of_scale_0_stay_as_constants(p, bias, normalize, generator):
+    net = PReLUNet(
+        4,
+        9,
+        p,
+        3,
+        bias=bias,
+        hidden_bias=True,
+        preparation=Preparation(normalize=normalize),
+        init=Kaiming(),
+        generator=generator,
+    )
+    with torch.no_grad():
+        net.hidden_bias.copy_(torch.linspace(-1.0, 2.0, 9))
+        net.neurons[2:7, :2] = 0.0
+        net.neurons[6] = 0.0
+    scale = torch.tensor([1.5, 1.5, 0.0, 0.0], dtype=torch.float64)
+    x = 3.0 * torch.randn(50, 4, generator=generator, dtype=torch.float64)
+    if normalize > 0:
+        x[:, 2:] = CENTER[2:]
+    expected = deepcopy(net).double()(scale * (x - CENTER))
+    torch.testing.assert_close(rescaled(net, CENTER, scale)(x), expected, rtol=1e-12, atol=1e-12)
+    uncentred = deepcopy(net).double()(scale * (x - 0.0))
+    if normalize == 0:
+        torch.testing.assert_close(rescaled(net, None, scale)(x), uncentred, rtol=1e-12, atol=1e-12)
+
+
+def test_the_constant_of_a_lost_neuron_by_hand():
+    one = torch.ones(1, 1, dtype=torch.float64)
+    init = Explicit(torch.tensor([[1.0, 0.0]]), one, one[0])
+    net = PReLUNet(2, 1, 3.0, hidden_bias=True, init=init, generator=torch.Generator())
+    found = rescaled(net, None, torch.tensor([0.0, 1.0]))
+    assert found(torch.tensor([[5.0, -7.0]], dtype=torch.float64)).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("p", [1.0, 3.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import pickle
 import struct
@@ -12,8 +13,9 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
-from extremal._files import FileError
+from extremal._files import FileError, tensor_digest
 from extremal.models import Grouped, PReLUNet, Preparation, load, save
 from tests.models.helpers_networks import TRIPLES, Config, make_net, make_points
 
@@ -56,6 +58,60 @@ def test_round_trip_keeps_groups(signed, tmp_path, generator):
     assert isinstance(back, Grouped)
     assert content(core) == content(back.net)
     assert torch.equal(net(x), back(x))
+
+
+def old_file(path: Path, net: PReLUNet, *, grouped: object = None, **more: Tensor) -> Path:
+    """A file as earlier versions wrote it: without the scale in the header, or with a tensor."""
+    parts = {name: part.detach() for name, part in net.named_parameters()}
+    tensors = parts | {f"preparation.{name}": part for name, part in more.items()}
+    header = {"p": net.p, "normalize": net.preparation.normalize, "frozen": ["votes"]}
+    network = json.dumps(header | ({"grouped": grouped} if grouped else {}))
+    metadata = {
+        "format": "extremal-model-1",
+        "network": network,
+        "digest": tensor_digest(network, tensors, separator=""),
+    }
+    save_file(tensors, path, metadata)
+    return path
+
+
+SCALE = torch.tensor([0.1, 2.0, 5.0])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("p", [1.0, 3.0])
+@pytest.mark.parametrize("centred", [False, True])
+def test_a_scale_of_each_coordinate_in_an_old_file_becomes_part_of_the_weights(
+    dtype, p, centred, tmp_path, generator
+):
+    config = Config(bias=True, hidden_bias=True, outputs=3, dtype=dtype)
+    net = make_net(config, p, generator)
+    center = {"center": torch.tensor([0.5, -1.0, 3.0], dtype=dtype)} if centred else {}
+    groups = {"groups": [1, 0, 1], "signed": False}
+    x = make_points(20, generator).to(dtype)
+    z = SCALE.to(dtype) * (x - center["center"] if centred else x)
+    near = (
+        {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-12}
+    )
+    path, scale = tmp_path / "net.safetensors", SCALE.to(dtype)
+    back = load(old_file(path, net, scale=scale, **center))
+    torch.testing.assert_close(back(x), net(z), **near)
+    assert [name for name, part in back.named_parameters() if not part.requires_grad] == ["votes"]
+    assert (back.preparation.center is None) != centred
+    grouped = load(old_file(path, net, scale=scale, grouped=groups, **center))
+    expected = Grouped(net, torch.tensor([1, 0, 1]))(z)
+    torch.testing.assert_close(grouped(x), expected, **near)
+
+
+def test_an_old_file_that_normalises_is_read_where_its_scales_are_equal(tmp_path, generator):
+    net = make_net(Config(normalize="p"), 3.0, generator)
+    path, x = tmp_path / "net.safetensors", make_points(20, generator)
+    torch.testing.assert_close(load(old_file(path, net))(x), net(x))
+    back = load(old_file(path, net, scale=torch.full((3,), 1.7)))
+    torch.testing.assert_close(back(x), net(1.7 * x))
+    reason = "extremal can read, .*scale must be one number where the network normalises"
+    with pytest.raises(ValueError, match=f"^path must .*{reason}"):
+        load(old_file(path, net, scale=SCALE))
 
 
 class Trap:

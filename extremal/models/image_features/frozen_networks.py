@@ -21,17 +21,21 @@ from extremal import _check
 from extremal._files import as_path, read_tensors, tensor_digest
 from extremal.data import DataError
 
-# The bottlenecks of each stage of the published ResNets.
+# The published ResNet-50 has this many bottlenecks in each stage.
 RESNET_50_BLOCKS = (3, 4, 6, 3)
+# The published ResNet-101 has this many bottlenecks in each stage.
 RESNET_101_BLOCKS = (3, 4, 23, 3)
+# The published ResNet-152 has this many bottlenecks in each stage.
 RESNET_152_BLOCKS = (3, 8, 36, 3)
 
-# The mean and the standard deviation of ImageNet's pixels, which ResNets expect as 0 and 1.
+# ImageNet's pixels in [0, 1] have these means for red, green and blue, which networks see as 0.
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
+# ImageNet's pixels have these standard deviations for each colour, which networks see as 1.
 _IMAGENET_STD = (0.229, 0.224, 0.225)
 
-# What the batch norms of the published networks add to variances.
+# The batch norms of the published ResNets add this to variances.
 _RESNET_NORM_EPSILON = 1e-5
+# The batch norms of the published EfficientNets add this to variances.
 _EFFICIENTNET_NORM_EPSILON = 1e-3
 
 

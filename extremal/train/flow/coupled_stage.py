@@ -34,9 +34,9 @@ _CHECK_TIME_RATIO = 2.0
 _GATHERING_LOSS_SHARE = 0.6
 # Under known clusters neurons go on gathering until this many times the end of the alignment.
 _GATHERING_TIME_FACTOR = 3.0
-# The last stage takes at most so many groups, unless the loss is late (see the next line).
+# The last stage waits until at most so many groups are left, or `_LATE_LOSS_SHARE` is reached.
 _MOST_GROUPS = 400
-# From this share of the first loss on the last stage takes any number of groups.
+# Once the loss is below this share of the first, the last stage takes any number of groups.
 _LATE_LOSS_SHARE = 1e-3
 # Neurons whose contributions sum to this share of the tolerance may be in no group.
 _LEFT_OUT_TOLERANCE_SHARE = 0.1

@@ -21,7 +21,9 @@ from extremal.train.gradient_descent import check_fit
 from extremal.train.losses import Function, Loss, LossName, as_loss
 from extremal.train.recording import Record, Recorder, Trajectory
 
+# The ways to follow a flow, of which "auto" chooses one.
 Method = Literal["auto", "general", "mixture"]
+# Errors about a network that can't be followed in stages say this rule.
 _STAGED_NET_RULE = (
     "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
 )

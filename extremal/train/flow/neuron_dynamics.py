@@ -38,6 +38,7 @@ _LEAST_REST_LENGTH = 1e-9
 _POINTS_PER_BLOCK = 4096
 # A neuron counts as balanced where |v| and ||w|| differ by less than this share.
 _BALANCED_RELATIVE_GAP = 1e-12
+# Logarithms of sinh and cosh are formed as size - log 2 + ..., so that large sizes do not overflow.
 _LOG_2 = math.log(2.0)
 
 

@@ -27,6 +27,7 @@ from extremal.train.losses import Loss
 
 # The data are being fitted once the loss is below this share of the first loss.
 _FITTING_LOSS_SHARE = 0.6
+# Before the fitting stage nothing has been merged, so all that merging may change is zero.
 _NO_CHANGES = {"change": 0.0, "bound": 0.0, "residual": 0.0}
 
 
