@@ -64,39 +64,66 @@ class RowRecord:
 
     Fields that are tensors with a row for each, or that have a `take` of their own (another
     `RowRecord`, a `Ball`), follow a choice of rows. All others, and those marked with
-    `SHARED_BY_ROWS`, stay.
+    `SHARED_BY_ROWS`, whatever they are, stay.
+
+    Two records are joined field by field. A TypeError says which field cannot be: one that has rows
+    in one record and is None in the other, or one that has a `take` and no more, as a `Ball`.
     """
 
     def take(self, index: Tensor | slice) -> Self:
         """The chosen rows: indices, a slice or a mask (n,)."""
-        return self._replaced(lambda part: part[index], lambda part: part.take(index))
+        return self._replaced("take", index, lambda part: part[index])
 
     def where(self, mask: Tensor, other: Self) -> Self:
         """These rows where the mask (n,) holds, else those of `other`."""
         return self._replaced(
+            "where",
+            mask,
             lambda part, another: torch.where(_like(mask, part), part, another),
-            lambda part, another: part.where(mask, another),
             other,
         )
 
     def put(self, index: Tensor, other: Self) -> Self:
         """These rows, but for those at `index` (m,), which are those of `other`."""
         return self._replaced(
-            lambda part, another: part.index_copy(0, index, another),
-            lambda part, another: part.put(index, another),
-            other,
+            "put", index, lambda part, another: part.index_copy(0, index, another), other
         )
 
-    def _replaced(self, tensors: Any, records: Any, *others: Self) -> Self:
-        """Each field that has rows replaced by a function of it and of those of the others."""
-        changed = {}
+    def _replaced(
+        self,
+        method: str,
+        rows: Tensor | slice,
+        of_tensors: Callable[..., Tensor],
+        *others: Self,
+    ) -> Self:
+        """Each field that has rows replaced by a function of it and of those of the others.
+
+        Of tensors by `of_tensors`, of records by their own `method` at the same `rows`.
+        """
+        changed: dict[str, Any] = {}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             parts = [getattr(each, field.name) for each in (self, *others)]
-            if isinstance(parts[0], Tensor) and not field.metadata.get("shared"):
-                changed[field.name] = tensors(*parts)
-            elif hasattr(parts[0], "take") and not isinstance(parts[0], Tensor):
-                changed[field.name] = records(*parts)
+            kinds = {_kind_of_rows(part) for part in parts}
+            if field.metadata.get("shared") or kinds == {None}:
+                continue
+            name, types = f"{type(self).__name__}.{field.name}", [type(p).__name__ for p in parts]
+            if len(kinds) > 1:
+                rule = "have rows of one kind in both records, or in neither"
+                raise TypeError(f"{name} must {rule}, got {' and '.join(types)}")
+            if kinds == {"tensor"}:
+                changed[field.name] = of_tensors(*parts)
+            elif hasattr(parts[0], method):
+                changed[field.name] = getattr(parts[0], method)(rows, *parts[1:])
+            else:
+                raise TypeError(f"{name} must have a method {method!r}, got {types[0]}")
         return dataclasses.replace(self, **changed)  # type: ignore[type-var]
+
+
+def _kind_of_rows(part: object) -> str | None:
+    """How a field follows a choice of rows; None if it does not."""
+    if isinstance(part, Tensor):
+        return "tensor"
+    return "record" if hasattr(part, "take") else None
 
 
 def _like(mask: Tensor, part: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from extremal._tensors import (
     norm_ratio,
     unit_rows,
 )
+from extremal.attack import Ball
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,60 @@ def test_rows_are_chosen_joined_and_replaced():
         assert found.inside.value.tolist() == [row[0] for row in rows]
         assert found.gram is one.gram
         assert (found.word, found.maybe) == ("kept", None)
+
+
+@dataclass(frozen=True, eq=False)
+class WithShared(RowRecord):
+    """A record that all rows have in common, beside a column."""
+
+    value: Tensor
+    common: Inside = field(metadata=SHARED_BY_ROWS)
+
+
+def test_a_record_that_rows_share_stays():
+    one, two = (WithShared(first + torch.arange(4.0), Inside(torch.ones(2))) for first in (0, 9))
+    index = torch.tensor([3, 1])
+    for found in (
+        one.take(index),
+        one.where(torch.tensor([True, False, False, True]), two),
+        one.put(index, two.take(index)),
+    ):
+        assert found.common is one.common
+
+
+@dataclass(frozen=True, eq=False)
+class WithBall(RowRecord):
+    """A ball for each row, which can be chosen from and not joined."""
+
+    value: Tensor
+    ball: Ball
+
+
+def test_rows_of_a_ball_are_chosen_and_cannot_be_joined():
+    one = WithBall(torch.arange(3.0), Ball("l2", torch.tensor([1.0, 2.0, 3.0])))
+    index = torch.tensor([2, 0])
+    assert one.take(index).ball.radius.tolist() == [3.0, 1.0]
+    with pytest.raises(TypeError, match=r"^WithBall.ball must have a method 'where', got Ball$"):
+        one.where(torch.tensor([True, False, True]), one)
+    with pytest.raises(TypeError, match=r"^WithBall.ball must have a method 'put', got Ball$"):
+        one.put(index, one.take(index))
+
+
+def test_a_field_that_only_one_record_has_is_refused():
+    plain, full = record(0.0), replace(record(100.0), maybe=torch.arange(4.0))
+    nested = replace(full, maybe=Inside(torch.arange(4.0)))
+    mask, index = torch.tensor([True, False, False, True]), torch.arange(4)
+    assert full.where(mask, full).maybe.tolist() == [0.0, 1.0, 2.0, 3.0]
+    for one, two, kinds in (
+        (plain, full, "NoneType and Tensor"),
+        (full, plain, "Tensor and NoneType"),
+        (full, nested, "Tensor and Inside"),
+    ):
+        told = f"^Outside.maybe must have rows of one kind in both .*, got {kinds}$"
+        with pytest.raises(TypeError, match=told):
+            one.where(mask, two)
+        with pytest.raises(TypeError, match=told):
+            one.put(index, two)
 
 
 @pytest.mark.parametrize("own", NORM_ORDERS)

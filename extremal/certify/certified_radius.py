@@ -159,10 +159,11 @@ def certificate(
       It changes nothing for networks other than a `PReLUNet` or a `Grouped` one.
     - `batch`: points at a time; more of them need more memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
-    - `at`: a radius; the radii found are then as large as it where it holds, and may be smaller
-      than the largest that hold. None for these.
+    - `at`: a radius >= 0; the radii found are then as large as it where it holds, and may be
+      smaller than the largest that hold. None for these.
     """
     y, ball = _checked(net, x, y, norm, box, effort, attacked, batch)
+    at = None if at is None else _check.number("at", at, minimum=0.0)
     bounds: Iterable[Bounds]
     every = torch.arange(len(x), device=x.device)
     shallow = is_shallow(net) and not isinstance(net, KnowsRadii)

@@ -3,7 +3,11 @@
 from extremal.measure.accuracies import accuracy, accuracy_by_group, correct
 from extremal.measure.class_separation import Separation, separation
 from extremal.measure.classifier_distance import Distance, Supremum, distance, supremum
-from extremal.measure.fixed_points import ExtremalDirections, extremal_directions
+from extremal.measure.fixed_points import (
+    ExtremalDirections,
+    UnconvergedWeightsWarning,
+    extremal_directions,
+)
 from extremal.measure.max_margin_kkt import KKT, kkt_residual, normalized_margin
 from extremal.measure.nearest_neighbours import SEPARATION_NORMS
 from extremal.measure.neuron_alignment import (
@@ -41,6 +45,7 @@ __all__ = [
     "PatchFeatures",
     "Separation",
     "Supremum",
+    "UnconvergedWeightsWarning",
     "accuracy",
     "accuracy_by_group",
     "averaged_share",

@@ -31,6 +31,9 @@ from extremal.models import (
 _BATCH_POINTS = 2048
 # Eigenvalues of a Gram matrix below this share of the largest one are rounding.
 _ROUNDING_EIGENVALUE_SHARE = 1e-15
+# Non-negative least squares is given up after this many iterations for each vector of the cone;
+# scipy's own limit of 3 is lower.
+_MOST_ITERATIONS_PER_VECTOR = 10
 
 
 def constraint_values(net: PReLUNet, data: Dataset) -> Tensor:
@@ -96,7 +99,8 @@ def nearest_in_cone(gram: Tensor, inner: Tensor) -> Tensor:
 
     `gram` (m, m) holds <u_a, u_b> and `inner` (m,) holds <u_a, t>, in float64: the vectors
     themselves may be too long to keep. Non-negative least squares in the coordinates of the
-    eigenvectors of `gram`, without those whose eigenvalues are rounding.
+    eigenvectors of `gram`, without those whose eigenvalues are rounding. A RuntimeError if that
+    does not end within `_MOST_ITERATIONS_PER_VECTOR` * m iterations.
     """
     from scipy.optimize import nnls  # noqa: PLC0415 - it takes as long as all of the package
 
@@ -104,7 +108,13 @@ def nearest_in_cone(gram: Tensor, inner: Tensor) -> Tensor:
     known = values > _ROUNDING_EIGENVALUE_SHARE * values[-1]
     root, vectors = values[known].sqrt(), vectors[:, known]
     rows, target = root.unsqueeze(1) * vectors.T, (vectors.T @ inner) / root
-    return torch.from_numpy(nnls(rows.numpy(), target.numpy(), maxiter=10 * len(inner))[0])
+    most = _MOST_ITERATIONS_PER_VECTOR * len(inner)
+    try:
+        c, _ = nnls(rows.cpu().numpy(), target.cpu().numpy(), maxiter=most)
+    except RuntimeError as error:
+        told = f"no nearest point in the cone of {len(inner)} vectors within {most} iterations"
+        raise RuntimeError(f"{told}: nnls ended with {error}") from error
+    return torch.from_numpy(c).to(inner.device)
 
 
 @dataclass(frozen=True)

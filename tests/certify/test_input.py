@@ -60,6 +60,22 @@ def test_a_radius_that_is_none_is_refused(net, bad):
         holds(net, X, Y, bad)
 
 
+@pytest.mark.parametrize(
+    "bad", [-1.0, float("nan"), float("inf"), "0.1", True, torch.tensor([0.1, 0.1])]
+)
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+def test_a_certificate_at_what_is_no_radius_is_refused(net, bad, norm):
+    chain = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1)).double()
+    for each in (net, chain):
+        with pytest.raises(ValueError, match=r"^at must be a finite number >= 0, got "):
+            certificate(each, X, Y, norm=norm, at=bad)
+
+
+def test_a_certificate_at_a_radius_is_the_same_for_a_whole_number(net):
+    found = [certificate(net, X + 1.0, Y, at=at).radius for at in (1, 1.0)]
+    assert torch.equal(*found)
+
+
 class Unknown(nn.Module):
     def forward(self, x):
         return x[:, 0]

@@ -6,10 +6,10 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from scipy.optimize import linprog
+from scipy.optimize import OptimizeResult, linprog, minimize
 
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.measure import contributions, extremal_directions
+from extremal.measure import UnconvergedWeightsWarning, contributions, extremal_directions
 from extremal.measure.fixed_points.direction_set import largest_margin, least_loss
 from extremal.models import average_classifier, subclass_classifier
 from extremal.theory import field
@@ -340,6 +340,29 @@ def test_data_that_cannot_be_separated_get_the_least_loss():
     assert float(slope.min()) > -1e-6
     with torch.no_grad():
         assert torch.allclose(data.y * found.classifier()(data.x), margins @ c)
+
+
+def test_a_linear_program_that_fails_is_an_error(monkeypatch):
+    failed = OptimizeResult(x=None, success=False, status=4, message="numbers too far apart")
+    monkeypatch.setattr("scipy.optimize.linprog", lambda *_, **__: failed)
+    told = r"^no largest margin of 2 weights on 3 points: .* status 4, numbers too far apart$"
+    with pytest.raises(RuntimeError, match=told):
+        largest_margin(torch.ones(3, 2, dtype=torch.float64))
+
+
+def test_a_search_for_the_least_loss_that_is_cut_short_says_so(monkeypatch):
+    """After one iteration the real `minimize` has not converged; its weights are still given."""
+    margins = torch.randn(40, 6, generator=seeded(), dtype=torch.float64)
+
+    def cut_short(*given, options, **more):
+        return minimize(*given, options={**options, "maxiter": 1}, **more)
+
+    full = least_loss(margins)
+    monkeypatch.setattr("scipy.optimize.minimize", cut_short)
+    with pytest.warns(UnconvergedWeightsWarning, match="minimize ended with status 1, "):
+        short = least_loss(margins)
+    losses = [float(torch.exp(-(margins @ c)).mean()) for c in (full, short)]
+    assert losses[0] < losses[1] < 1.0
 
 
 def test_neurons_of_the_absent_class_die():

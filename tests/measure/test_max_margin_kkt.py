@@ -321,6 +321,14 @@ def test_copies_of_a_vector_and_a_target_outside_do_no_harm():
     assert not bool(nearest_in_cone(column, torch.full((4,), -0.5, dtype=F64)).any())
 
 
+def test_a_cone_that_takes_too_long_is_an_error(monkeypatch):
+    """One iteration of the real `nnls` is not enough for four vectors that all take part."""
+    monkeypatch.setattr("scipy.optimize.nnls", lambda a, b, **_: nnls(a, b, maxiter=1))
+    told = r"^no nearest point in the cone of 4 vectors within 40 iterations: nnls ended with "
+    with pytest.raises(RuntimeError, match=told):
+        nearest_in_cone(torch.eye(4, dtype=F64), torch.full((4,), 0.5, dtype=F64))
+
+
 def ones(**kind: bool) -> PReLUNet:
     return network(torch.ones(2, 3), torch.ones(1, 2), 2.0, **kind)
 

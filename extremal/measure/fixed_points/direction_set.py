@@ -8,6 +8,7 @@ them exact and leaves those that are unstable.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from dataclasses import field as option
 from typing import Any, Literal
@@ -190,10 +191,15 @@ _SLOPE_AT_ZERO = {"exp": 1.0, "logistic": 0.5}
 _REPORTED_EIGENVALUES = 8
 
 
+class UnconvergedWeightsWarning(RuntimeWarning):
+    """Weights of least loss may be off the minimum: the search ended before it had converged."""
+
+
 def largest_margin(margins: Tensor) -> tuple[Tensor, float]:
     """The c >= 0 with sum 1 that maximises min_i (A c)_i, and that minimum, for A (n, m).
 
     A linear program, the value of a matrix game. Where the best c is not unique it is any of them.
+    A RuntimeError if the solver does not find one, as with numbers that differ too much in size.
     """
     from scipy.optimize import linprog  # noqa: PLC0415 - it takes as long as all of the package
 
@@ -201,13 +207,16 @@ def largest_margin(margins: Tensor) -> tuple[Tensor, float]:
     unit = float(margins.abs().max()) or 1.0
     found = linprog(
         np.append(np.zeros(width), -1.0),
-        A_ub=np.column_stack([-margins.numpy() / unit, np.ones(count)]),
+        A_ub=np.column_stack([-margins.cpu().numpy() / unit, np.ones(count)]),
         b_ub=np.zeros(count),
         A_eq=np.append(np.ones(width), 0.0)[None],
         b_eq=[1.0],
         bounds=[(0.0, None)] * width + [(None, None)],
     )
-    c = torch.from_numpy(found.x[:width]).clamp(min=0.0)
+    if not found.success:
+        told = f"no largest margin of {width} weights on {count} points: linprog ended with status"
+        raise RuntimeError(f"{told} {found.status}, {found.message}")
+    c = torch.from_numpy(found.x[:width]).to(margins.device).clamp(min=0.0)
     c = c / c.sum()
     return c, float((margins @ c).min())
 
@@ -216,12 +225,13 @@ def least_loss(margins: Tensor) -> Tensor:
     """The c >= 0 of least mean exp(-A c), A (n, m), for margins that no c makes all positive.
 
     Where the least is not attained (a weight that never hurts may grow for ever) the weights stop
-    where the loss no longer falls by 1e-12.
+    where the loss no longer falls by 1e-12. An `UnconvergedWeightsWarning` where the search ends
+    for another reason; the weights are then the best that it met.
     """
     from scipy.optimize import minimize  # noqa: PLC0415
 
     unit = float(margins.abs().max()) or 1.0
-    a = margins.numpy() / unit
+    a = margins.cpu().numpy() / unit
 
     def loss_and_slope(c: Any) -> tuple[float, Any]:
         each = np.exp(-(a @ c)) / len(a)
@@ -233,7 +243,10 @@ def least_loss(margins: Tensor) -> Tensor:
     found = minimize(
         loss_and_slope, first, jac=True, bounds=bounds, method="L-BFGS-B", options=exact
     )
-    return torch.from_numpy(found.x) / unit
+    if not found.success:
+        told = f"weights of least loss may be off: minimize ended with status {found.status}"
+        warnings.warn(f"{told}, {found.message}", UnconvergedWeightsWarning, stacklevel=3)
+    return torch.from_numpy(found.x).to(margins.device) / unit
 
 
 @dataclass(frozen=True, eq=False)
@@ -292,8 +305,9 @@ class ExtremalDirections:
         tends to the largest margin for its norm (Lyu & Li 2019), and at fixed directions the norm
         sum_j ||w_j||^2 + v_j^2 is 2 sum_j c_j. On the orthonormal mixture without noise this is
         eq. 2 of Min & Vidal 2024 for p >= 3 and eq. 3 for p = 1. Where no c separates the data, c
-        minimises the mean exponential loss. A continuum enters by the one direction listed for it,
-        which for p = 2 is a choice that the theory does not make.
+        minimises the mean exponential loss, with an `UnconvergedWeightsWarning` where the search
+        for it is cut short. A continuum enters by the one direction listed for it, which for p = 2
+        is a choice that the theory does not make.
         """
         rows = self.attracting
         _check.require(bool(rows.any()), "directions", "include a stable one that grows", "none")
