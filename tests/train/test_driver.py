@@ -12,7 +12,7 @@ from torch import Tensor
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Record, gradient_flow
-from extremal.train.flow.driver import as_progress
+from extremal.train.flow.driver import check_progress
 from extremal.train.flow.neuron_groups import Groups
 from extremal.train.flow.staged_flow import StagedFlow
 from tests.train.flow_problem import problem
@@ -68,6 +68,7 @@ def test_progress_true_writes_to_the_standard_error(monkeypatch, capsys):
     assert not shown.out
     assert "flow time 1 " in shown.err
     assert "loss" in shown.err
+    assert shown.err.count("flow time") == 1  # only a terminal sees the lines before the last
     gradient_flow(net, data, until=1.0)
     assert not capsys.readouterr().err
 
@@ -75,7 +76,7 @@ def test_progress_true_writes_to_the_standard_error(monkeypatch, capsys):
 @pytest.mark.parametrize("progress", [None, 1, "yes", [print]])
 def test_progress_is_a_bool_or_a_function(progress):
     rule = "be True, False or a function of flow time, loss and phase"
-    for use in (as_progress, flow_with):
+    for use in (check_progress, flow_with):
         with pytest.raises(ValueError, match=f"^progress must {rule}, got "):
             use(progress)
 

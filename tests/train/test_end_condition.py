@@ -166,7 +166,7 @@ def test_rest_is_a_thousandfold_time_and_200_steps(growth, rests, steps):
     net, data = one_neuron(2.0, 1.0)
     recorder = Recorder(None, net, data, Loss("exp"), math.inf)
     flow = Scripted(growth, lambda t: math.log1p(min(t, rests)))
-    run = follow(flow, recorder, Until(loss=1e-40), 10_000, None, None, "general")
+    run = follow(flow, recorder, Until(loss=1e-40), 10_000, False, None, "general")
     assert (run.info["ended_by"], run.info["converged"]) == ("stationary", False)
     assert run.info["steps"] == pytest.approx(steps, abs=2)
 

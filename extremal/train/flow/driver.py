@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import math
-import sys
 import time as clock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -109,7 +109,7 @@ def follow(
     recorder: Recorder,
     until: Until,
     max_steps: int,
-    progress: FlowProgress | None,
+    progress: bool | FlowProgress,
     checkpoint: Checkpoint | None,
     method: str,
 ) -> Trajectory:
@@ -121,7 +121,8 @@ def follow(
             raise recorder.diverged(flow.time, advice, method=method, ended_by="divergence")
     run = FlowRun(flow, recorder, until)
     try:
-        _drive(run, max_steps, progress, checkpoint)
+        with _told(progress) as tell:
+            _drive(run, max_steps, tell, checkpoint)
     except ArithmeticError as error:
         flow.write(recorder.net, flow.time)
         why = "max_steps" if isinstance(error, _OutOfStepsError) else "divergence"
@@ -150,7 +151,7 @@ class _OutOfStepsError(ArithmeticError):
 
 
 def _drive(
-    run: FlowRun, max_steps: int, progress: FlowProgress | None, checkpoint: Checkpoint | None
+    run: FlowRun, max_steps: int, tell: FlowProgress | None, checkpoint: Checkpoint | None
 ) -> None:
     """Take steps to the end, and tell progress and write checkpoints on the way."""
     flow, recorder = run.flow, run.recorder
@@ -160,9 +161,9 @@ def _drive(
             advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
             raise _OutOfStepsError(advice)
         run.step()
-        if progress is not None and clock.monotonic() - last_shown > _PROGRESS_SECONDS:
+        if tell is not None and clock.monotonic() - last_shown > _PROGRESS_SECONDS:
             last_shown = clock.monotonic()
-            progress(run.reached, run.loss(run.reached), flow.phase)
+            tell(run.reached, run.loss(run.reached), flow.phase)
         if checkpoint is not None and checkpoint.is_due:
             _write_state(checkpoint, flow, recorder, run.reached)
     run.record_end()
@@ -235,16 +236,33 @@ def _record_at(flow: Flow, recorder: Recorder, time: float) -> None:
         raise ArithmeticError("the loss is not finite")
 
 
-def as_progress(progress: object) -> FlowProgress | None:
-    """The function to tell progress to: `print_progress` for True, None for False."""
+def check_progress(progress: object) -> None:
+    """Require True, False or a function of flow time, loss and phase."""
     rule = "be True, False or a function of flow time, loss and phase"
     _check.require(isinstance(progress, bool) or callable(progress), "progress", rule, progress)
-    if isinstance(progress, bool):
-        return print_progress if progress else None
-    return progress  # type: ignore[return-value]
 
 
-def print_progress(time: float, loss: float, phase: str) -> None:
-    """One line on the standard error that is written over: flow time, loss and phase."""
-    sys.stderr.write(f"\r{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g}")
-    sys.stderr.flush()
+@contextmanager
+def _told(progress: bool | FlowProgress) -> Iterator[FlowProgress | None]:
+    """The function to tell progress to: None for False; for True it draws a line on stderr.
+
+    A terminal's line is drawn over, and only the last one is written to a file. There is none for a
+    flow that ends before it tells anything.
+    """
+    if progress is not True:
+        yield None if progress is False else progress
+        return
+    from rich.console import Console  # noqa: PLC0415 - loaded only where a line is drawn
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    line = Live(console=Console(stderr=True))
+
+    def draw(time: float, loss: float, phase: str) -> None:
+        line.update(Text(f"{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g}"))
+        line.start()
+
+    try:
+        yield draw
+    finally:
+        line.stop()

@@ -13,7 +13,14 @@ from extremal import _check
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import PReLUNet, float64_copy
 from extremal.train.checkpoint import Checkpoint
-from extremal.train.flow.driver import Flow, FlowProgress, as_progress, follow, read_state, resume
+from extremal.train.flow.driver import (
+    Flow,
+    FlowProgress,
+    check_progress,
+    follow,
+    read_state,
+    resume,
+)
 from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import WeightFlow
@@ -89,7 +96,7 @@ def gradient_flow(
     - `progress`: True for a line on the standard error, or a function of (flow time, loss, phase).
     """
     end = as_until(until)
-    show = as_progress(progress)
+    check_progress(progress)
     _check.choice("method", method, ("auto", "general", "mixture"))
     if tolerance is not None:
         _check.number("tolerance", tolerance, above=0.0, maximum=0.1)
@@ -128,7 +135,7 @@ def gradient_flow(
         flow = WeightFlow(twin, data, used, tolerance, end.time, time=state["time"])
     resume(flow, state)
     try:
-        trajectory = follow(flow, recorder, end, max_steps, show, saved, name)
+        trajectory = follow(flow, recorder, end, max_steps, progress, saved, name)
     finally:
         _copy_back(twin, net)
     trajectory.info["tolerance"] = tolerance  # type: ignore[index]
