@@ -4,7 +4,7 @@ from extremal.attack.adapters.autoattack import auto_attack
 from extremal.attack.adapters.foolbox import foolbox_attack
 from extremal.attack.adapters.unit_box import as_module, class_labels
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     CLEAN_NAME,
     AttackResult,
     AttackViolation,
@@ -30,7 +30,7 @@ from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import shortest
 
 __all__ = [
-    "BATCH_POINTS",
+    "ATTACK_BATCH_POINTS",
     "CLEAN_NAME",
     "NORMS",
     "AccuracyCurve",

@@ -21,7 +21,7 @@ from extremal.models import float64_copy, input_dim, margin
 # A norm may exceed the radius by this share of it, since searches in float32 may leave points
 # outside by their rounding. The attacks here do not.
 NORM_SLACK_SHARE = 1e-5
-BATCH_POINTS = 1024
+ATTACK_BATCH_POINTS = 1024
 """Points at a time unless said otherwise: a layer of 2000 neurons then takes 16 MB in float64."""
 CLEAN_NAME = "clean"
 """The name in a result of points that are misclassified before any attack."""
@@ -124,7 +124,7 @@ def attack_in_batches(
 
 
 def _margins(twin: nn.Module, points: Tensor, y: Tensor) -> Tensor:
-    rows = batches(len(points), BATCH_POINTS)
+    rows = batches(len(points), ATTACK_BATCH_POINTS)
     with torch.no_grad():
         return torch.cat([margin(twin, points[at].double(), y[at]) for at in rows])
 
@@ -132,7 +132,7 @@ def _margins(twin: nn.Module, points: Tensor, y: Tensor) -> Tensor:
 def norms_within(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:
     """The float64 norms (n,) of x_adv - x, once nothing is found to be out of bounds."""
     _refuse(~torch.isfinite(x_adv).all(1), name, "returned NaN or infinite entries")
-    gaps = (x_adv[at].double() - x[at].double() for at in batches(len(x), BATCH_POINTS))
+    gaps = (x_adv[at].double() - x[at].double() for at in batches(len(x), ATTACK_BATCH_POINTS))
     sizes = torch.cat([ball.norms(gap) for gap in gaps])
     radii = ball.radii(x)
     excess = sizes - radii

@@ -18,7 +18,7 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import RowRecord, batches
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     AttackResult,
     BestPerturbations,
     attack_in_batches,
@@ -52,7 +52,7 @@ def apgd(
     restarts: int = 1,
     start: str = "zero",
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by the APGD of Croce & Hein 2020, in l1 by that of Croce & Hein 2021.

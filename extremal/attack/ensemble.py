@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     CLEAN_NAME,
     AttackResult,
     check_points,
@@ -137,7 +137,7 @@ def run(
     mixture: GaussianClusters | None = None,
     group: Tensor | None = None,
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack each point of x (n, dim) within `radius` and keep the worst that is found.
@@ -190,7 +190,7 @@ def minimal(
     group: Tensor | None = None,
     rays: Sequence[Tensor] = (),
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """The smallest radius found at which each point of x (n, dim) breaks; inf where none was.

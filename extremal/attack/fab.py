@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     AttackResult,
     BestPerturbations,
     attack_in_batches,
@@ -39,7 +39,7 @@ _POLISH_STEP_SHARES = (1.0, 1.0, 0.5, 0.5, 0.2, 0.2, 0.1, 0.1)
 _POLISH_TRIALS = 10
 # A perturbation that float64 does not take as broken is made longer by the first of these factors
 # that is enough.
-_LENGTHENING_FACTORS = (1.0, 1.0 + 1e-6, 1.0 + 1e-4, 1.01)
+_FLOAT64_LENGTHENING_FACTORS = (1.0, 1.0 + 1e-6, 1.0 + 1e-4, 1.01)
 # Bisection in float64 halves the way to x so often.
 _HALVINGS_TOWARD_X = 25
 
@@ -93,7 +93,7 @@ def just_broken(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball)
     even 1 % does not help, `delta` is left as it is.
     """
     judge, share = float64_copy(net), torch.zeros_like(delta[:, 0])
-    for longer in _LENGTHENING_FACTORS:
+    for longer in _FLOAT64_LENGTHENING_FACTORS:
         trial = torch.where(share > 0, share, longer)
         share = torch.where(_broken(judge, x, y, trial, delta, ball), trial, 0.0)
     return torch.where(share > 0, share, 1.0).unsqueeze(1) * delta
@@ -134,7 +134,7 @@ def boundary(
     farthest: float | None = None,
     start: Tensor | None = None,
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Look for the smallest perturbation that breaks each point of x (n, dim), inf where none.

@@ -9,7 +9,7 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import NORM_ORDERS
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     AttackResult,
     BestPerturbations,
     attack_in_batches,
@@ -21,7 +21,8 @@ from extremal.models import margin
 
 # The first trials change this share of the coordinates.
 _FIRST_CHANGED_SHARE = 0.8
-# That share is halved after each of these shares of the trials, as in the Square Attack.
+# The share of coordinates that a trial changes is halved after each of these shares of the trials,
+# as in the Square Attack.
 _HALVED_AFTER_SHARES = (0.001, 0.005, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8)
 
 
@@ -33,7 +34,7 @@ def random_search(
     ball: Ball,
     steps: int = 5000,
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by random changes of the perturbation, each kept where the margin falls.

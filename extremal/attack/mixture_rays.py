@@ -12,7 +12,7 @@ from extremal import _check
 from extremal._progress import Bar
 from extremal._tensors import batches
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     AttackResult,
     BestPerturbations,
     attack_in_batches,
@@ -86,7 +86,7 @@ def ray_attack(
     *,
     fractions: Sequence[float] = RADIUS_FRACTIONS,
     name: str = "ray",
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
 ) -> AttackResult:
     """Attack along rays: x + s radius u/||u|| for each direction u and each fraction s.
 
@@ -136,7 +136,7 @@ def mixture_attack(
     group: Tensor | None,
     ball: Ball,
     *,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
 ) -> AttackResult:
     """The worst of both closed forms; without the subclasses `group`, of d_0 alone.
 
@@ -176,7 +176,7 @@ def shortened_along_rays(
     group: Tensor | None = None,
     norm: str = "l2",
     box: Box | None = None,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
 ) -> AttackResult:
     """What was found, or what is shorter along rays: those given, and those of the mixture.
 

@@ -13,7 +13,7 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import RowRecord, batches
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     CLEAN_NAME,
     AttackResult,
     BestPerturbations,
@@ -43,8 +43,7 @@ from extremal.models import (
 # From points (n, dim) and what says which class is theirs: margins (n,), and gradients (n, dim).
 MarginAndGradient = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
-
-# Told of how many points are done.
+# A function that is called with the number of points that are done.
 PointsDone = Callable[[int], object]
 
 # The steps of `guided` are together this many radii long.
@@ -157,7 +156,7 @@ def pgd(
     step: float | Tensor,
     start: str = "zero",
     generator: torch.Generator | None = None,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by projected gradient descent on the margin m, in the norm of the ball.
@@ -207,7 +206,7 @@ def published_pgd(
     y: Tensor,
     *,
     radius: float | Tensor,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """The attack of Min & Vidal 2024, Figure 2e: l2, no box, 2000 steps of 0.1, start at zero.
@@ -235,7 +234,7 @@ def radii_pgd(
     radii: Sequence[float],
     steps: int,
     step: float,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """`pgd` in l2 from zero at one radius after the other, each on what the ones before left.

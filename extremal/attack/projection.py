@@ -21,7 +21,7 @@ ROWS_IN_CACHE = 256
 # The search for a threshold takes Newton's steps alone at first; from here on every second step
 # is a bisection, which cannot go round in circles.
 _PURE_NEWTON_STEPS = 12
-# It ends after so many steps at the latest.
+# The search for a threshold ends after so many steps at the latest.
 _MOST_THRESHOLD_STEPS = 200
 
 

@@ -1,7 +1,7 @@
 """Certificates: radii below which no attack exists."""
 
 from extremal.certify.certified_radius import (
-    BATCH_POINTS,
+    CERTIFY_BATCH_POINTS,
     EFFORTS,
     Certificate,
     can_certify,
@@ -11,7 +11,7 @@ from extremal.certify.certified_radius import (
 )
 
 __all__ = [
-    "BATCH_POINTS",
+    "CERTIFY_BATCH_POINTS",
     "EFFORTS",
     "Certificate",
     "can_certify",

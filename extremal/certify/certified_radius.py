@@ -21,10 +21,10 @@ from extremal.attack import NORMS, Ball, check_points, shortest
 from extremal.certify.l2_radius import l2_bounds
 from extremal.certify.linear_bounds import boxed_radii
 from extremal.certify.reduced_networks import (
-    FEW_NEURONS,
+    MOST_UNREDUCED_NEURONS,
     ReducedNetwork,
     assigned_points,
-    center_distance,
+    distance_to_zero_output,
     reduced_versions,
 )
 from extremal.data import Box
@@ -32,7 +32,7 @@ from extremal.models import KnowsRadii, float64_copy, is_shallow, margin
 
 EFFORTS = ("fast", "tight")
 """How hard a certificate may try."""
-BATCH_POINTS = 256
+CERTIFY_BATCH_POINTS = 256
 """Points that are certified at a time, unless a caller says otherwise."""
 # Where neurons are few, a batch may hold up to this many times more points.
 MOST_BATCH_GROWTH = 4
@@ -91,7 +91,7 @@ def radius(
     box: Box | None = None,
     effort: Literal["fast", "tight"] = "tight",
     attacked: Tensor | None = None,
-    batch: int = BATCH_POINTS,
+    batch: int = CERTIFY_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Tensor:
     """Certified radii (n,) in float64, as `certificate` finds them.
@@ -133,7 +133,7 @@ def certificate(
     box: Box | None = None,
     effort: Literal["fast", "tight"] = "tight",
     attacked: Tensor | None = None,
-    batch: int = BATCH_POINTS,
+    batch: int = CERTIFY_BATCH_POINTS,
     progress: bool | Progress = False,
     at: float | None = None,
 ) -> Certificate:
@@ -198,7 +198,7 @@ def holds(
     box: Box | None = None,
     effort: Literal["fast", "tight"] = "tight",
     attacked: Tensor | None = None,
-    batch: int = BATCH_POINTS,
+    batch: int = CERTIFY_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Tensor:
     """Whether each point of x (n, dim) provably keeps its class y within one `radius`, (n,) bool.
@@ -278,8 +278,10 @@ def _shallow_bounds(
 ) -> Iterator[Bounds]:
     """All bounds of a shallow network, batch by batch."""
     networks = reduced_versions(net)
-    if batch >= BATCH_POINTS:  # most points may have a small network in the large one's place
-        batch *= min(MOST_BATCH_GROWTH, max(1, FEW_NEURONS // len(networks[0].form.directions)))
+    if batch >= CERTIFY_BATCH_POINTS:
+        # Most points may have a small network in the large one's place.
+        growth = MOST_UNREDUCED_NEURONS // len(networks[0].form.directions)
+        batch *= min(MOST_BATCH_GROWTH, max(1, growth))
     with Bar("certify", len(x), progress) as bar:
         for some in batches(len(x), batch):
             known = None if attacked is None else attacked[some]
@@ -304,7 +306,7 @@ def _batch_bounds(
     """Linear bounds over ball and box in l1 and linf; and those in l2, whose balls hold theirs."""
     root = x.shape[1] ** 0.5 if ball.norm == "linf" else 1.0
     if ball.norm != "l2":
-        center = center_distance(networks[-1].form, x, ball.norm)
+        center = distance_to_zero_output(networks[-1].form, x, ball.norm)
         for network, some, slack in assigned_points(networks, x, y, center * root):
             radii = boxed_radii(network.form, x[some], y[some], ball, slack)
             limit = torch.where(slack > 0, center[some], torch.inf)
@@ -320,7 +322,9 @@ def _batch_bounds(
 def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     twin = float64_copy(net)
     with torch.no_grad():
-        parts = [margin(twin, x[at].double(), y[at]) for at in batches(len(x), BATCH_POINTS)]
+        parts = [
+            margin(twin, x[at].double(), y[at]) for at in batches(len(x), CERTIFY_BATCH_POINTS)
+        ]
     return torch.cat(parts)
 
 

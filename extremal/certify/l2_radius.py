@@ -23,7 +23,7 @@ from extremal.certify.parabolas import uniform_curvature_bound
 from extremal.certify.reduced_networks import (
     ReducedNetwork,
     assigned_points,
-    center_distance,
+    distance_to_zero_output,
 )
 from extremal.certify.trust_region import ascend_dual, first_bound, holds_on_slices
 from extremal.models import relu_power
@@ -61,7 +61,7 @@ def l2_bounds(
 
     `attacked` (n, dim) are points that break the class. With a radius `at` no other is tried.
     """
-    far = center_distance(networks[-1].form, x, "l2")
+    far = distance_to_zero_output(networks[-1].form, x, "l2")
     if attacked is not None:
         size = torch.linalg.vector_norm(attacked.double() - x.double(), dim=1)
         far = torch.where(size > 0, size, far)

@@ -24,8 +24,8 @@ from extremal.models import (
 
 # The relative changes of f that networks in place of a large one may make, coarsest first.
 RELATIVE_TOLERANCES = (1e-3, 5e-4, 2.5e-4, 1e-4, 1e-5, 1e-7, 1e-9)
-# Below this many neurons a network is not replaced: nothing is gained.
-FEW_NEURONS = 64
+# A network of at most this many neurons is not replaced by a smaller one: nothing is gained.
+MOST_UNREDUCED_NEURONS = 64
 # A change is worth its cost where it leaves this many times fewer neurons.
 LEAST_SAVING = 4
 # A finer tolerance takes a coarser one's place where it needs at most this many times its neurons.
@@ -72,7 +72,7 @@ def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
     """
     inner = inner_network(net)
     smaller: list[PReLUNet] = []
-    if inner.hidden_bias is None and inner.width > FEW_NEURONS:
+    if inner.hidden_bias is None and inner.width > MOST_UNREDUCED_NEURONS:
         for small in reduced_networks(inner, RELATIVE_TOLERANCES):
             if LEAST_SAVING * small.width > inner.width:
                 break
@@ -106,7 +106,7 @@ def assigned_points(
             break
 
 
-def center_distance(form: TwoLayerForm, x: Tensor, norm: str) -> Tensor:
+def distance_to_zero_output(form: TwoLayerForm, x: Tensor, norm: str) -> Tensor:
     """The distance (n,) of the centre, where a network without biases is 0; inf with biases."""
     center = form.preparation.center
     moved = x.double() if center is None else x.double() - center

@@ -45,17 +45,18 @@ CANCELLED_SHARE = 1e-11
 ASCENT_STEPS = 12
 # How often the ball's multiplier grows, at most, where it is too small for a finite bound.
 MULTIPLIER_ATTEMPTS = 5
-# By what it grows each time.
+# The ball's multiplier grows by this factor where it is too small for a finite bound.
 MULTIPLIER_GROWTH = 1.7
 # The share of the way to the minimiser that anchors move in the first step.
 FIRST_SHARE = 0.5
-# That share is multiplied by this after a step that raised the bound.
+# The share of the way that anchors move is multiplied by this after a step that raised the bound.
 SHARE_AFTER_SUCCESS = 1.3
-# That share is multiplied by this after a step that did not.
+# The share of the way that anchors move is multiplied by this after a step that did not raise the
+# bound.
 SHARE_AFTER_FAILURE = 0.5
-# That share never exceeds this.
+# The share of the way that anchors move never exceeds this.
 MOST_SHARE = 0.9
-# Once that share is below this, nothing is gained any more.
+# An ascent ends once anchors move by at most this share of the way: nothing is gained any more.
 LEAST_SHARE = 0.05
 # Multipliers change by this share of the share that anchors move.
 MULTIPLIER_RATE = 0.5
@@ -202,7 +203,7 @@ def ascend_dual(pairs: TargetPairs, anchor: Anchor, mu: Tensor, need: Tensor) ->
     best = torch.full_like(need, -torch.inf)
     index = torch.arange(len(need), device=need.device)  # of the pairs still on their way
     share = torch.full_like(mu, FIRST_SHARE)
-    state = _AscentState(anchor, mu, SLICE_MULTIPLIER_FACTOR * mu, share)
+    state = _DualAscentState(anchor, mu, SLICE_MULTIPLIER_FACTOR * mu, share)
     state, now = _with_finite_bound(pairs, state)
     for step in range(ASCENT_STEPS + 1):
         best[index] = torch.maximum(best[index], now.bound)
@@ -222,7 +223,7 @@ def ascend_dual(pairs: TargetPairs, anchor: Anchor, mu: Tensor, need: Tensor) ->
 
 
 @dataclass(frozen=True, eq=False)
-class _AscentState(RowRecord):
+class _DualAscentState(RowRecord):
     """Where the ascent is, and what share of the way the next step goes."""
 
     anchor: Anchor
@@ -237,7 +238,7 @@ class _AscentState(RowRecord):
             q = q.within(pairs.ball_slice, self.slice_multiplier)
         return dual(pairs, q, self.multiplier)
 
-    def moved(self, pairs: TargetPairs, now: Dual) -> _AscentState:
+    def moved(self, pairs: TargetPairs, now: Dual) -> _DualAscentState:
         """One step on."""
         rate = MULTIPLIER_RATE * self.share
         inside = now.minimiser.squared_length < pairs.radius**2
@@ -248,10 +249,12 @@ class _AscentState(RowRecord):
             within = (along > pairs.ball_slice.low) & (along < pairs.ball_slice.high)
             weight = weight * torch.where(within, 1.0 - rate, 1.0 + rate)
         anchor = self.anchor.toward(Anchor.at(pairs, now.minimiser), self.share)
-        return _AscentState(anchor, mu, weight, self.share)
+        return _DualAscentState(anchor, mu, weight, self.share)
 
 
-def _with_finite_bound(pairs: TargetPairs, state: _AscentState) -> tuple[_AscentState, Dual]:
+def _with_finite_bound(
+    pairs: TargetPairs, state: _DualAscentState
+) -> tuple[_DualAscentState, Dual]:
     """A state whose multiplier is large enough for the bound to be finite.
 
     A little larger each time, and at last one that exceeds all downward curvatures together.

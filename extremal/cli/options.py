@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._tensors import batches
-from extremal.attack import BATCH_POINTS, NORMS
+from extremal.attack import ATTACK_BATCH_POINTS, NORMS
 from extremal.certify import EFFORTS
 from extremal.data import DATASETS, FEATURE_SUFFIXES, Dataset, load_features
 from extremal.data import load as load_data
@@ -144,7 +144,7 @@ def correctly_classified(net: nn.Module, test: Dataset) -> Tensor:
     with torch.no_grad():
         parts = [
             output_margins(twin(test.x[at].double()), test.y[at]) > 0
-            for at in batches(len(test), BATCH_POINTS)
+            for at in batches(len(test), ATTACK_BATCH_POINTS)
         ]
     return torch.cat(parts)
 

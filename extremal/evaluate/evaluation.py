@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Progress
 from extremal.attack import NORMS, AttackResult
-from extremal.certify import BATCH_POINTS, EFFORTS, Certificate, can_certify
+from extremal.certify import CERTIFY_BATCH_POINTS, EFFORTS, Certificate, can_certify
 from extremal.data import Dataset
 from extremal.evaluate import health_checks
 from extremal.evaluate.evaluation_task import EvaluationTask
@@ -33,7 +33,7 @@ def evaluate(
     certify: bool = True,
     sampled: bool = True,
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = CERTIFY_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Robustness:
     """For each point of `test` a radius that no attack reaches, and one at which it breaks.

@@ -98,7 +98,7 @@ def test_neurons_that_were_dropped_still_count(generator):
 @pytest.mark.parametrize("effort", ["fast", "tight"])
 @pytest.mark.parametrize("p", [1.0, 3.0])
 def test_a_certificate_does_not_depend_on_the_other_points(p, effort, generator):
-    """One at a time and together, though each has the stand-in that its own norm asks for."""
+    """One at a time and together, though each has the reduced network that its norm asks for."""
     net = clustered(p, generator)
     assert len(reduced_versions(net)) > 1
     x, y = scaled_points(net, generator, -1.5, 1.4)
@@ -138,7 +138,7 @@ def test_more_effort_and_more_neurons_cost_nothing(norm, generator):
 
 @pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize("normalize", [0.0, 0.5, 1.0])
-def test_stand_ins_of_prepared_networks_are_sound(outputs, normalize, generator):
+def test_reduced_versions_of_prepared_networks_are_sound(outputs, normalize, generator):
     """A centre, a scale, normalised inputs, several outputs, in all norms."""
     centers = torch.randn(6, 5, dtype=torch.float64, generator=generator)
     neurons = centers.repeat(60, 1)

@@ -17,7 +17,7 @@ from extremal._progress import Bar, Progress
 from extremal._tensors import batches
 from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed, optional_library
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     CLEAN_NAME,
     AttackResult,
     check_points,
@@ -55,7 +55,7 @@ def auto_attack(
     version: str = "standard",
     queries: int = 5000,
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by AutoAttack (Croce & Hein 2020) as pyautoattack has it, and verify what it finds.

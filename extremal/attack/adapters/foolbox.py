@@ -15,7 +15,7 @@ from extremal._progress import Bar, Progress
 from extremal._tensors import NORM_ORDERS
 from extremal.attack.adapters.unit_box import UnitBox, class_labels, global_seed, optional_library
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     CLEAN_NAME,
     AttackResult,
     check_points,
@@ -37,7 +37,7 @@ def foolbox_attack(
     radius: float | None = None,
     box: Box | None = None,
     generator: torch.Generator,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack by an attack of foolbox 3, and verify what it finds.

@@ -29,7 +29,7 @@ SHARES_OF_A_RAY = 24
 RAY_LENGTH_FACTOR = 8.0
 # Neighbours of the best perturbation are tried at these distances, as shares of its size.
 NEIGHBOUR_DISTANCE_SHARES = (0.3, 0.2, 0.1, 0.06, 0.03, 0.02, 0.01, 0.006, 0.003, 0.002, 0.001)
-# All those distances are gone through so often.
+# All distances of neighbours are gone through so often.
 NEIGHBOUR_PASSES = 6
 # Neighbours are shorter than the best by these shares of their distance from it.
 SHORTENING_SHARES = (0.0, 0.02, 0.1, 0.3)
@@ -39,11 +39,12 @@ NEWTON_STEPS = 3
 SILENCE_OVERSHOOT = 1.0001
 # Hildreth's method goes over all neurons so often at most; most points need few sweeps.
 MOST_HILDRETH_SWEEPS = 200
-# It ends with a sweep that changes no multiplier by more than this share of the largest.
+# Hildreth's method ends with a sweep that changes no multiplier by more than this share of the
+# largest.
 SETTLED_MULTIPLIER_SHARE = 1e-5
 # So many directions all around are looked in where neurons are few.
 SCATTERED_STARTS = 32
-# So many full linear steps are made from the lowest of them.
+# So many full linear steps are made from the scattered start of least margin.
 SCATTERED_STEPS = 5
 
 

@@ -16,7 +16,7 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import batches, unit_rows
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     AttackResult,
     BestPerturbations,
     check_attack,
@@ -45,7 +45,7 @@ def linear_steps(
     y: Tensor,
     *,
     ball: Ball,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack a `PReLUNet` (or a `Grouped` one) by full linear steps.

@@ -17,8 +17,8 @@ from extremal.models import group_margins
 GRADIENT_MOMENTUM = 0.5
 # In the end a margin counts as broken once it is below zero by this share of the one at the point.
 BROKEN_MARGIN_SHARE = 1e-7
-# That share is at least so many units of rounding.
-LEAST_MARGIN_ROUNDINGS = 32
+# The share by which a broken margin is below zero is at least so many units of rounding.
+LEAST_BROKEN_MARGIN_ROUNDINGS = 32
 # So many steps are made on the network itself in the end.
 TIGHTENING_STEPS = 2
 # Bisection along a perturbation halves it so often.
@@ -103,7 +103,7 @@ def tightened(searched: ReducedProblem, fine: ReducedProblem, delta: Tensor) -> 
     (n, dim) has the coordinates of the data: the fine network is large, and each pass costs.
     """
     form, x, own = searched.form, searched.x, searched.own
-    share = max(BROKEN_MARGIN_SHARE, LEAST_MARGIN_ROUNDINGS * torch.finfo(delta.dtype).eps)
+    share = max(BROKEN_MARGIN_SHARE, LEAST_BROKEN_MARGIN_ROUNDINGS * torch.finfo(delta.dtype).eps)
     best = no_perturbations(fine, -share * form.margins(x, own).abs())
     at = form.preparation.at(x + delta)
     out, slope = form.powers(at)

@@ -13,7 +13,7 @@ from extremal import _check
 from extremal._progress import Bar, Progress
 from extremal._tensors import batches
 from extremal.attack.attack_result import (
-    BATCH_POINTS,
+    ATTACK_BATCH_POINTS,
     NORM_SLACK_SHARE,
     AttackResult,
     BestPerturbations,
@@ -52,25 +52,26 @@ from extremal.data import Box
 TARGETS_KEPT_AND_STEPS = ((None, 2), (4, 4), (2, 10))
 # The polish searches at these shares of the radius found.
 POLISH_RADIUS_SHARES = (0.9, 0.97, 0.99)
-# It makes so many full linear steps at each of them.
+# The polish makes so many full linear steps at each radius.
 POLISH_LINEAR_STEPS = 3
-# It ends with so many linearised steps.
+# The polish ends with so many linearised steps.
 POLISH_LINEARISED_STEPS = 4
-# What the network itself does not take as broken is made longer by the first of these factors that
-# is enough.
-LENGTHENING_FACTORS = (1.00001, 1.0001, 1.0003, 1.001, 1.003, 1.01, 1.03)
-# Other ways are looked for at this share of the radius found.
+# A perturbation that the re-check on the network itself does not take as broken is made longer by
+# the first of these factors that is enough.
+RECHECK_LENGTHENING_FACTORS = (1.00001, 1.0001, 1.0003, 1.001, 1.003, 1.01, 1.03)
+# The second search for perturbations, from other starts, is made at this share of the radius found.
 SECOND_SEARCH_RADIUS_SHARE = 0.97
-# Where neurons are few, they are looked for once more at this share.
+# The third search for perturbations, where neurons are few, is made at this share of the radius
+# found.
 THIRD_SEARCH_RADIUS_SHARE = 0.997
-# Neurons are few, and more ways can be looked for, up to this number.
-FEW_NEURONS = 64
+# Networks of at most this many neurons are searched from more starts, since each costs little.
+MOST_NEURONS_OF_EXTRA_SEARCHES = 64
 # So many full linear steps are made from each start toward opposing neurons.
 SHORT_DIRECTED_STEPS = 2
 # The first radius at which points are attacked of which nothing was found, as a share of the
 # median radius of the others.
 FIRST_FAR_RADIUS_SHARE = 0.25
-# That radius is doubled so often.
+# The radius at which points are attacked of which nothing was found is doubled so often.
 RADIUS_DOUBLINGS = 8
 # More points are taken at a time where neurons and coordinates together are fewer than this.
 SMALL_PROBLEM_SIZE = 64
@@ -83,7 +84,7 @@ def shortest(
     *,
     norm: str = "l2",
     box: Box | None = None,
-    batch: int = BATCH_POINTS,
+    batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """The smallest perturbation found that breaks each point of a `PReLUNet`, or a `Grouped` one.
@@ -127,14 +128,14 @@ def _searched(
 ) -> BestPerturbations:
     """The smallest perturbations found in the task's coordinates."""
     best = no_perturbations(task, task.broken_below())
-    more = max(1, SMALL_PROBLEM_SIZE // task.widest) if batch >= BATCH_POINTS else 1
+    more = max(1, SMALL_PROBLEM_SIZE // task.widest) if batch >= ATTACK_BATCH_POINTS else 1
     for at in batches(len(task), more * batch):
         rows = torch.arange(at.start, at.stop, device=task.x.device)
         _linearised(task, best, rows)
         newton_to_silence(task, best, rows)
         _directed(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
         _polish(task, best, rows)
-        if len(task.form.directions) <= FEW_NEURONS:
+        if len(task.form.directions) <= MOST_NEURONS_OF_EXTRA_SEARCHES:
             projected_to_silence(task, best, rows)
             scatter(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
             _directed(task, best, rows, THIRD_SEARCH_RADIUS_SHARE)
@@ -251,6 +252,6 @@ def _verified_on_network(
         return verified(net, part, y[rows], ball.rounded_points(move, part), ball, "shortest")
 
     result = measured(slice(None), 1.0)
-    for longer in LENGTHENING_FACTORS:
+    for longer in RECHECK_LENGTHENING_FACTORS:
         result = result.retried(functools.partial(measured, longer=longer), found)
     return result

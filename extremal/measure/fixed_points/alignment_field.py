@@ -17,7 +17,7 @@ from extremal.models import relu_power, relu_power_with_slope
 
 # A neuron has arrived where |P G|/|G| is at most this.
 _ARRIVED_SPEED = 1e-4
-# The same for p < 2, where the last part of the way is stiff.
+# For p < 2 a neuron has arrived where |P G|/|G| is at most this: the last part of its way is stiff.
 _ARRIVED_SPEED_ON_KINKS = 1e-3
 # A neuron is dead where no sample activates it by more than this share of the samples' norms.
 _DEAD_PRODUCT_SHARE = 1e-6

@@ -26,17 +26,17 @@ from extremal.models import Explicit, PReLUNet, relu_power
 
 # Ends of the flow within this angle are one.
 _SAME_END_ANGLE = 1e-3
-# The same for p < 2, where the flow ends less near to its fixed point.
+# For p < 2, where the flow ends less near to its fixed point, its ends within this angle are one.
 _SAME_END_ANGLE_ON_KINKS = 3e-3
 # Fixed points within this angle are one; they are exact in float64.
 _SAME_POINT_ANGLE = 1e-5
 # Steps of the flow from the starts, on a part of the samples, at most.
 _FIRST_STEPS = 3000
-# Steps of the flow from its ends, on all samples, at most.
+# Steps of the flow on all samples, from where it ended on a part of them, at most.
 _LATE_STEPS = 300
 # How often starts are followed, at most: those at an unstable point are sent on.
 _MOST_ROUNDS = 4
-# How far they are moved off the unstable point.
+# How far starts at an unstable point are moved off it.
 _PUSH_LENGTH = 0.03
 
 

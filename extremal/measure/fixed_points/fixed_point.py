@@ -19,7 +19,7 @@ from extremal.measure.fixed_points.alignment_field import AlignmentField, flow_t
 ZERO_SHARE = 1e-6
 # Products with a sample that are smaller than this share of the points' norms are zero.
 _ZERO_PRODUCT_SHARE = 1e-9
-# The same for the shares to which samples on their kinks are active.
+# The share to which a sample on its kink is active counts as 0 or 1 if it is this near to it.
 _SHARE_ROUNDING = 1e-9
 # A step of Newton's method is no longer than this: it must stay where the flow has led.
 _LONGEST_STEP = 0.1
@@ -31,13 +31,13 @@ _GOOD_RESIDUAL = 1e-6
 _LONGEST_WAY = 0.05
 # How often a neuron whose fixed point was lost is followed further, with narrower kinks.
 _MOST_TRIALS = 3
-# Steps of the flow that follows it, at most.
+# A neuron whose fixed point was lost is followed for at most this many steps of the flow.
 _TRIAL_STEPS = 1000
 # Up to this dimension Hessians are formed, above it block Krylov spaces are.
 _MOST_DENSE_DIMENSIONS = 400
 # Vectors in a block of a Krylov space, and eigenvalues that are found with it.
 _KRYLOV_VECTORS = 8
-# Products with the Hessian for each vector of the block.
+# Products with the Hessian for each vector in a block of a Krylov space.
 _KRYLOV_PRODUCTS = 7
 
 
