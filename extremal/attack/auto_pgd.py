@@ -57,12 +57,8 @@ def apgd(
 ) -> AttackResult:
     """Attack by the APGD of Croce & Hein 2020, in l1 by that of Croce & Hein 2021.
 
-    `objective` is "margin", "cross-entropy" or "dlr" (`objectives.objective_values`); the
-    cross-entropy is weak where outputs are small, and all classes about as likely. With `targets`
-    each point is driven toward that many wrong classes in turn, the likeliest first. `restarts`
-    runs of `steps` steps each, the first from `start` ("zero", or a "random" point of the ball),
-    the others random; a broken point is left alone. In l1 a run goes through balls of 3, 2 and 1
-    times the radius. Of each point the perturbation of least margin is returned, and verified.
+    A point that is broken is left alone. In l1 a run goes through balls of 3, 2 and 1 times the
+    radius. Of each point the perturbation of least margin is returned, and verified.
 
     Arguments:
 
@@ -70,6 +66,13 @@ def apgd(
     - `x`: points (n, dim) to attack, finite, float32 or float64.
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `objective`: "margin" (the default), "cross-entropy" or "dlr" (`objectives.objective_values`);
+      the cross-entropy is weak where outputs are small, and all classes about as likely.
+    - `targets`: how many wrong classes each point is driven toward in turn, the likeliest first; 0
+      (the default) for no target.
+    - `steps`: of each run, 100 by default.
+    - `restarts`: how many runs, 1 by default; those after the first start at random points.
+    - `start`: of the first run: "zero" (the default), or a "random" point of the ball.
     - `generator`: a `torch.Generator`, the source of all random draws.
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).

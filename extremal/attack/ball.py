@@ -63,18 +63,16 @@ _BLOCKED_ROOM_SHARE = 1e-5
 class Ball:
     """The perturbations d with ||d|| <= radius and, where there is a box, x + d in the box.
 
-    `norm` is "l1", "l2" or "linf"; `radius` a number or an (n,) tensor with one for each point;
-    `box` None, a pair of numbers, or a pair of (dim,) tensors. Points x must lie in the box, whose
-    ends are rounded to their dtype.
+    Points x must lie in the box, whose ends are rounded to their dtype.
 
     Rounding: whatever a method returns has a float64 norm of at most the radius. In float32 that
     costs up to 5e-7 of the radius (`projection.scaled_inside`). `rounded_points` makes points of
     perturbations, and rounds x + d toward x, so that neither the norm nor the box is exceeded.
     """
 
-    norm: str
-    radius: float | Tensor
-    box: Box | None = None
+    norm: str  # "l1", "l2" or "linf"
+    radius: float | Tensor  # at least 0, one number or (n,), one for each point
+    box: Box | None = None  # (low, high), numbers or (dim,) tensors; None for no box
 
     def __post_init__(self) -> None:
         _check.choice("norm", self.norm, NORMS)
@@ -86,13 +84,13 @@ class Ball:
             _check_box(self.box)
 
     def take(self, index: Tensor | slice) -> Ball:
-        """The ball of the chosen points."""
+        """The ball of the points that `index`, row numbers, a mask or a slice, chooses."""
         if isinstance(self.radius, Tensor):
             return replace(self, radius=self.radius[index])
         return self
 
     def radii(self, x: Tensor) -> Tensor:
-        """The radius of each point of x, (n,) in float64 on its device."""
+        """The radius of each point of `x`, (n,) in float64 on its device."""
         if not isinstance(self.radius, Tensor):
             return torch.full((len(x),), self.radius, dtype=torch.float64, device=x.device)
         rule = f"have one entry for each of {len(x)} points"
@@ -100,7 +98,7 @@ class Ball:
         return self.radius.to(x.device, torch.float64)
 
     def limits(self, x: Tensor) -> Bounds | None:
-        """The ends of the box in the dtype and on the device of x, each () or (dim,)."""
+        """The ends of the box in the dtype and on the device of `x`, each () or (dim,)."""
         if self.box is None:
             return None
         low, high = (torch.as_tensor(end, dtype=x.dtype, device=x.device) for end in self.box)
@@ -110,34 +108,41 @@ class Ball:
         return low, high
 
     def norms(self, delta: Tensor) -> Tensor:
-        """The norm of each perturbation, (n,) in float64."""
+        """The norm of each perturbation of `delta` (n, dim), (n,) in float64."""
         return projection.norms(delta, self.norm)
 
     def project(self, delta: Tensor, x: Tensor) -> Tensor:
-        """argmin of ||d - delta||_2 over ||d|| <= radius and x + d in the box, (n, dim), exact."""
+        """Exact argmin of ||d - `delta`||_2 over ||d|| <= radius, `x` + d in the box, (n, dim)."""
         _check_pair("delta", delta, x)
         return self.around(x).project(delta)
 
     def around(self, x: Tensor) -> PreparedBall:
-        """What an ascent asks of the ball around x (n, dim) step after step, looked at once."""
+        """What an ascent asks of the ball around `x` (n, dim) step after step, looked at once."""
         return PreparedBall(self.norm, self.radii(x).unsqueeze(1), self.bounds(x))
 
     def steepest(self, gradient: Tensor) -> Tensor:
-        """argmax of <gradient, d> over ||d|| <= 1, (n, dim); zero where the gradient is.
+        """argmax of <g, d> over ||d|| <= 1, (n, dim), for `gradient` g (n, dim); zero where g is.
 
         In l1 the coordinates that tie for the largest |g_i| share equally.
         """
         return linear_problems.steepest(gradient, self.norm)
 
     def without_blocked(self, gradient: Tensor, delta: Tensor, x: Tensor) -> Tensor:
-        """The gradient with zeros where the box leaves x + delta no room to move along it."""
+        """The gradient with zeros where the box leaves x + delta no room to move along it.
+
+        Arguments:
+
+        - `gradient`: (n, dim), the direction to move in.
+        - `delta`: the perturbations (n, dim) so far.
+        - `x`: the points (n, dim) that are perturbed.
+        """
         return self.around(x).without_blocked(gradient, delta)
 
     def linear_maximum(self, gradient: Tensor, x: Tensor) -> Tensor:
-        """argmax of <gradient, d> over ||d|| <= radius and x + d in the box, (n, dim), exact.
+        """argmax of <g, d> over ||d|| <= radius and `x` + d in the box, (n, dim), exact.
 
-        Coordinates with a zero gradient stay at zero; in l1 the first of tied coordinates goes
-        first.
+        g is the `gradient` (n, dim). Coordinates with a zero gradient stay at zero; in l1 the first
+        of tied coordinates goes first.
         """
         _check_pair("gradient", gradient, x)
         radii = self.radii(x).unsqueeze(1)
@@ -146,10 +151,11 @@ class Ball:
         return torch.cat([maximum(part, r, self.bounds(here)) for part, r, here in parts])
 
     def sample(self, x: Tensor, *, generator: torch.Generator) -> Tensor:
-        """Random perturbations, (n, dim): uniform in the ball where there is no box.
+        """Random perturbations of `x`, (n, dim): uniform in the ball where there is no box.
 
-        With a box, linf is uniform in what the box leaves of the ball; in l1 and l2 a uniform
-        draw of the whole ball is projected, so that some of the mass lies on the box's faces.
+        All draws are by `generator`. With a box, linf is uniform in what the box leaves of the
+        ball; in l1 and l2 a uniform draw of the whole ball is projected, so that some of the mass
+        lies on the box's faces.
         """
         _check.generator("generator", generator)
         _check.matrix("x", x)
@@ -158,7 +164,7 @@ class Ball:
         return self.project(drawn, x)
 
     def rounded_points(self, delta: Tensor, x: Tensor) -> Tensor:
-        """The points x + delta, (n, dim), each coordinate rounded toward x, and in the box.
+        """The points `x` + `delta`, (n, dim), each coordinate rounded toward x, and in the box.
 
         |point_i - x_i| <= |delta_i| holds exactly: where rounding to nearest went farther, the
         neighbouring number on x's side is taken.
@@ -173,7 +179,7 @@ class Ball:
         return points if limits is None else points.clamp_(*limits)
 
     def bounds(self, x: Tensor) -> Bounds | None:
-        """What the box leaves to perturbations of x: (low - x, high - x), each (n, dim).
+        """What the box leaves to perturbations of `x`: (low - x, high - x), each (n, dim).
 
         Points outside of the box are a ValueError.
         """

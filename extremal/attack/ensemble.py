@@ -149,10 +149,7 @@ def run(
     random search without gradients. An attack meets only the points that the ones before it left
     standing. Every result is verified in float64, and says which attack found it.
 
-    `steps` is the budget of an attack on any other network: steps of PGD, and of APGD toward each
-    class; ten times as many trials of the random search. Full linear steps and closed forms have no
-    budget, and do not look at it. `batch` is the number of points at a time. Progress counts points
-    and attacks.
+    Progress counts points and attacks.
 
     Arguments:
 
@@ -162,9 +159,13 @@ def run(
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
     - `radius`: of the ball, at least 0; one number or one a point (n,).
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `steps`: of PGD, and of APGD toward each class, 100 by default, with ten times as many trials
+      of the random search; full linear steps and closed forms have no budget, and do not look at
+      it.
     - `mixture`: `GaussianClusters` with both classes -1 and +1, or None where it is not known.
     - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1, or None; needs `mixture`.
     - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)
@@ -196,11 +197,10 @@ def minimal(
     """The smallest radius found at which each point of x (n, dim) breaks; inf where none was.
 
     One pass gives the whole robust-accuracy curve. Against a `PReLUNet` (or a `Grouped` one)
-    `shortest`, which has no budget and does not look at `steps`; against any other network
-    `boundary` with `steps` steps toward each likely class. `batch` is the number of points at a
-    time. Where the points are from a `mixture`, the rays between its centres are searched as well,
-    ever more finely: for p >= 5 gradients toward far neurons vanish so fast that attacks which
-    follow them end where several opposing centres share the way, up to a quarter too far.
+    `shortest`; against any other network `boundary` toward each likely class. Where the points are
+    from a `mixture`, the rays between its centres are searched as well, ever more finely: for
+    p >= 5 gradients toward far neurons vanish so fast that attacks which follow them end where
+    several opposing centres share the way, up to a quarter too far.
 
     Arguments:
 
@@ -209,11 +209,14 @@ def minimal(
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `steps`: of `boundary` toward each likely class, 100 by default; `shortest` has no budget and
+      does not look at it.
     - `mixture`: `GaussianClusters` with both classes -1 and +1, or None where it is not known.
     - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1; without it the only ray
       is the one along the classes' averages.
     - `rays`: more directions (n, dim) to search, such as what broke another network.
     - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)

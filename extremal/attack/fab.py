@@ -146,12 +146,6 @@ def boundary(
     radius known. Where x + d is broken, d <- 0.9 d. The smallest broken d is then polished by d_0
     alone, pulled back to x by bisection in float64, and verified.
 
-    With `targets` the margin toward each of that many likeliest wrong classes is linearised in
-    turn. The first of `restarts` runs begins at x, others at random points half as far as the best
-    found. `start` (n, dim) are points to begin with, such as another attack's: those that are
-    broken bound the search. No perturbation is larger than `farthest`, by default ten times the
-    largest norm of a point.
-
     Arguments:
 
     - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
@@ -160,6 +154,14 @@ def boundary(
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
     - `steps`: of each run toward each target, at least 1; 100 by default.
+    - `targets`: how many of the likeliest wrong classes the margin is linearised toward in turn; 0
+      (the default) for the margin itself.
+    - `restarts`: how many runs, 1 by default: the first begins at `x`, others at random points half
+      as far as the best found.
+    - `farthest`: the largest norm of a perturbation; None (the default) for ten times the largest
+      norm of a point.
+    - `start`: points (n, dim) to begin with, such as another attack's: those that are broken bound
+      the search; None for none.
     - `generator`: a `torch.Generator`, the source of all random draws; unused with one restart.
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).

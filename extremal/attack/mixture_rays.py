@@ -56,13 +56,14 @@ def center_directions(
 ) -> Iterator[Tensor]:
     """-mu_k + mu_l, of norm 1, for each point's own centre k and each opposing l in turn.
 
-    `group` (n,) holds the k; each item is (n, dim). Min & Vidal 2024, Section C.4; it breaks the
-    subclass classifier F^(p), p >= 2, near r = sqrt(2)/2. The classes may differ in size: the
-    smaller one's points then meet some l twice.
+    Each item is (n, dim). Min & Vidal 2024, Section C.4; it breaks the subclass classifier F^(p),
+    p >= 2, near r = sqrt(2)/2. The classes may differ in size: the smaller one's points then meet
+    some l twice.
 
     Arguments:
 
     - `mixture`: `GaussianClusters` with both classes -1 and +1; anything else is a ValueError.
+    - `group`: each point's own cluster k, integers (n,) in 0..K-1.
     - `dtype`: of the directions; float64 by default.
     """
     group = _checked_group(mixture, group)
@@ -90,15 +91,16 @@ def ray_attack(
 ) -> AttackResult:
     """Attack along rays: x + s radius u/||u|| for each direction u and each fraction s.
 
-    `directions` is one (dim,) or (n, dim) tensor or an iterable of them, ||u|| the ball's norm, and
-    the step is cut by the box. Kept is the shortest step that breaks the point, else the one of
-    least margin. One direction is in memory at a time.
+    ||u|| is the ball's norm, and the step is cut by the box. Kept is the shortest step that breaks
+    the point, else the one of least margin. One direction is in memory at a time.
 
     Arguments:
 
     - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
     - `x`: points (n, dim) to attack, finite, float32 or float64.
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `directions`: one (dim,) or (n, dim) tensor, or an iterable of them; their lengths do not
+      count.
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
     - `fractions`: of the radius that are tried, one or more in (0, 1]; five by default, 0.25 to 1.
     - `name`: of the attack in the result; "ray" by default.

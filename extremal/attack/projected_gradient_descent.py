@@ -109,18 +109,20 @@ class Guided:
 
 
 def guided(guide: nn.Module, x: Tensor, wanted: Tensor, *, ball: Ball, steps: int = 40) -> Guided:
-    """Minimise ||G(x + d) - G(z)||_2 over the ball, by PGD, for points x and `wanted` z (n, dim).
+    """Minimise ||G(x + d) - G(z)||_2 over the ball, by PGD, for points x and wanted z.
 
-    G is the `guide`, such as a network's `models.Representation`. Where the z are points of a
-    target class this is a targeted attack that no network's labels take part in. With G of a
-    network trained as usual it is our NRF-PGD, with that of an adversarially trained one RF-PGD:
-    Li & Li 2025, Table 2, gives the names and no formula. d starts at zero; each step goes along
-    the steepest descent of the ball's norm, with lengths that fall evenly to zero and add up to
-    three radii. The point of least gap is returned; norm and box are checked in float64.
+    Where the z are points of a target class this is a targeted attack that no network's labels take
+    part in. With G of a network trained as usual it is our NRF-PGD, with that of an adversarially
+    trained one RF-PGD: Li & Li 2025, Table 2, gives the names and no formula. d starts at zero;
+    each step goes along the steepest descent of the ball's norm, with lengths that fall evenly to
+    zero and add up to three radii. The point of least gap is returned; norm and box are checked in
+    float64.
 
     Arguments:
 
+    - `guide`: G, any module from points (n, dim) to (n, width), such as a `models.Representation`.
     - `x`: points (n, dim) to attack, finite, in the guide's dtype.
+    - `wanted`: z (n, dim), the point that each of `x` should look like to G.
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
     - `steps`: of the descent, at least 1; more steps are shorter ones; 40 by default.
     """
@@ -161,11 +163,10 @@ def pgd(
 ) -> AttackResult:
     """Attack by projected gradient descent on the margin m, in the norm of the ball.
 
-    d <- project(d + step * steepest(-grad m(x + d))), `steps` times, from d = 0 or from a random
-    point of the ball (`start` is "zero" or "random", which needs a generator); `step` is a length
-    in the ball's norm, a number or (n,). Coordinates that the box blocks are left out of the
-    gradient. The iterate of least margin is returned, and verified. A point leaves the batch once
-    it is broken, or once it stands still, as where the gradient is zero.
+    d <- project(d + step * steepest(-grad m(x + d))), `steps` times. Coordinates that the box
+    blocks are left out of the gradient. The iterate of least margin is returned, and verified. A
+    point leaves the batch once it is broken, or once it stands still, as where the gradient is
+    zero.
 
     A shallow network is searched without neurons of no effect, and from zero, in l2 without a box,
     in the coordinates of the neurons' span, which all iterates lie in; one of hundreds of neurons
@@ -179,6 +180,10 @@ def pgd(
     - `x`: points (n, dim) to attack, finite, float32 or float64.
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `steps`: how many steps are taken at most.
+    - `step`: the length of a step in the ball's norm, one number or (n,), one for each point.
+    - `start`: "zero" (the default), or "random" for a random point of the ball, which needs
+      `generator`.
     - `generator`: a `torch.Generator`, the source of all random draws; may be None from "zero".
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).

@@ -143,9 +143,7 @@ def certificate(
     ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
     and linf: linear bounds within the box; "tight" also takes what the l2 ball around theirs gives.
     A `KnowsRadii` network: the radii that its construction proves. Any other that is a chain of
-    linear layers and known activations: its Lipschitz constant. `attacked` (n, dim) may hold points
-    that are known to break the class in l2 without a box (`attack.minimal`'s x_adv), to save
-    finding them. Deterministic.
+    linear layers and known activations: its Lipschitz constant. Deterministic.
 
     Arguments:
 
@@ -157,6 +155,8 @@ def certificate(
       Points outside of it are refused. Only linear bounds in l1 and linf make use of it.
     - `effort`: "fast" for quick bounds alone, "tight" for parabolas too: larger radii, more time.
       It changes nothing for networks other than a `PReLUNet` or a `Grouped` one.
+    - `attacked`: points (n, dim) that are known to break the class in l2 without a box
+      (`attack.minimal`'s x_adv), to save finding them; None where they are not known.
     - `batch`: points at a time; more of them need more memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     - `at`: a radius >= 0; the radii found are then as large as it where it holds, and may be
@@ -212,6 +212,7 @@ def holds(
     - `net`: a network that `can_certify` knows; others are refused.
     - `x`: points (n, dim), in the network's own dtype.
     - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
+    - `radius`: the one radius at which all points are tried, at least 0.
     - `norm`: "l1", "l2" or "linf", the norm of perturbations.
     - `box`: (low, high), numbers or (dim,) tensors, for every coordinate; None for no limits.
       Points outside of it are refused. Only linear bounds in l1 and linf make use of it.

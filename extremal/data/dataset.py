@@ -18,17 +18,15 @@ Box = tuple[float, float] | tuple[Tensor, Tensor]
 class Dataset:
     """Points `x` (n, dim) with labels `y` (n,), checked when made.
 
-    Labels are -1 / +1, or 0..C-1, and kept as int64. `group` (n,) holds the latent subclass in
-    0..K-1 where it is known, `box` the interval (low, high) that every coordinate lies in, as
-    numbers, or each coordinate, as (dim,) tensors, which are kept in the points' dtype; and
-    `source` the object that made the data, for methods that can use what it knows.
+    All points lie in the `box`, whose ends are numbers, or tensors that are kept in the points'
+    dtype.
     """
 
-    x: Tensor
-    y: Tensor
-    group: Tensor | None = None
-    box: Box | None = None
-    source: Any = None
+    x: Tensor  # (n, dim), points
+    y: Tensor  # (n,), labels -1 / +1, or 0..C-1, kept as int64
+    group: Tensor | None = None  # (n,), the latent subclass in 0..K-1, where it is known
+    box: Box | None = None  # (low, high) for all coordinates, or (dim,) tensors
+    source: Any = None  # the object that made the data, for methods that can use it
 
     def __post_init__(self) -> None:
         x = _check.matrix("x", self.x)
@@ -55,12 +53,12 @@ class Dataset:
         return bool((self.y.abs() == 1).all()) and bool((self.y < 0).any() | (self.y == 1).all())
 
     def take(self, index: Tensor | slice) -> Dataset:
-        """The data set of the chosen rows."""
+        """The data set of the rows that `index`, row numbers, a mask or a slice, chooses."""
         group = None if self.group is None else self.group[index]
         return replace(self, x=self.x[index], y=self.y[index], group=group)
 
     def subset(self, count: int, *, generator: torch.Generator) -> Dataset:
-        """As many rows as asked for, drawn at random without repetition, in their old order."""
+        """`count` rows, drawn by `generator` without repetition, in their old order."""
         _check.integer("count", count, minimum=1)
         rule = f"be at most the number of points, {len(self)}"
         _check.require(count <= len(self), "count", rule, count)
@@ -69,7 +67,7 @@ class Dataset:
         return self.take(rows.to(self.x.device))
 
     def evenly_spaced(self, count: int) -> Dataset:
-        """At most as many rows as asked for, evenly spaced: data often come in order of class."""
+        """At most `count` rows, evenly spaced: data often come in order of class."""
         _check.integer("count", count, minimum=1)
         rows = torch.linspace(0, len(self) - 1, min(count, len(self))).round().long()
         return self.take(rows.to(self.x.device))
@@ -97,7 +95,7 @@ class Dataset:
         )
 
     def to(self, target: torch.dtype | torch.device | str) -> Dataset:
-        """The same data with points of another dtype, or everything on another device."""
+        """The same data with points of the dtype `target`, or all of it on the device `target`."""
         if isinstance(target, torch.dtype):
             return replace(self, x=self.x.to(target))
         group = None if self.group is None else self.group.to(target)

@@ -10,11 +10,18 @@ from extremal.data.dataset import Dataset, check_draw
 
 
 class GaussianClusters:
-    """K Gaussians around `centers` (K, dim), each with a class and a size.
+    """K Gaussians, each with a class and a size.
 
-    A sample draws z in 0..K-1 with probabilities `weights` (equal unless given), then
-    x = centers_z + N(0, noise_z^2 I), y = labels_z. `noise`, the standard deviation of each
-    coordinate, is one number or one for each cluster (K,); `labels` (K,) are -1 / +1 or 0..C-1.
+    A sample draws z in 0..K-1 with probabilities `weights`, then x = centers_z + N(0, noise_z^2 I),
+    y = labels_z.
+
+    Arguments:
+
+    - `centers`: (K, dim), the mean of each cluster; kept in float64.
+    - `labels`: (K,), the class of each cluster, -1 / +1 or 0..C-1.
+    - `noise`: the standard deviation of each coordinate, 0 or more; one number or (K,), one for
+      each cluster.
+    - `weights`: (K,), how likely each cluster is, in any unit; None for equally likely ones.
     """
 
     def __init__(
@@ -71,7 +78,14 @@ class GaussianClusters:
     def sample(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
-        """Draw `count` samples; `group` is the cluster and `source` this object."""
+        """Draw samples; `group` is the cluster and `source` this object.
+
+        Arguments:
+
+        - `count`: the number of samples.
+        - `generator`: the torch.Generator that random numbers are drawn from.
+        - `dtype`: of the points, float32 by default.
+        """
         check_draw(count, generator, dtype)
         if self.weights is None:
             group = torch.randint(self.count, (count,), generator=generator)
@@ -82,7 +96,14 @@ class GaussianClusters:
     def sample_each(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
-        """Draw `count` samples of every cluster, one cluster after the other."""
+        """Draw samples of every cluster, one cluster after the other.
+
+        Arguments:
+
+        - `count`: the number of samples of each cluster.
+        - `generator`: the torch.Generator that random numbers are drawn from.
+        - `dtype`: of the points, float32 by default.
+        """
         check_draw(count, generator, dtype)
         group = torch.arange(self.count).repeat_interleave(count)
         return self._samples_of(group, generator, dtype)

@@ -105,14 +105,16 @@ def load(
     """The training and the test set of a known data set: x flat in [0, 1], y in 0..C-1.
 
     x is float32, box (0, 1). The files are taken from the folder `name` below EXTREMAL_DATA, from
-    the cache (`cache`, or EXTREMAL_CACHE, or `~/.cache/extremal`), or fetched and kept there, and
-    their SHA-256 is checked every time. `progress` is False, True for a bar on the standard error,
-    or a function of (what, done, total), in megabytes. "mnist": 60,000 and 10,000 images of 784
-    pixels, pixels / 255.
+    the cache, or fetched and kept there, and their SHA-256 is checked every time. "mnist": 60,000
+    and 10,000 images of 784 pixels, pixels / 255.
 
     Arguments:
 
     - `name`: "digits" (needs no file), "mnist", "fashion-mnist" or "cifar10".
+    - `cache`: the folder where files are kept; None for EXTREMAL_CACHE, or else
+      `~/.cache/extremal`.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total), in
+      megabytes.
     """
     _check.choice("name", name, DATASETS)
     row = DATASETS[name]

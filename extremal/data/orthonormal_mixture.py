@@ -20,17 +20,19 @@ from extremal.data.gaussian_clusters import GaussianClusters, correlated_centers
 class OrthogonalClusters(GaussianClusters):
     """Balanced clusters x = mu_j + N(0, sigma^2 I), ||mu_j|| = sqrt(dim), in two classes.
 
-    The first `positive` clusters (J_+) have y = +1, the `negative` others (J_-) y = -1. Li, Pan,
-    Lyu & Li 2025; the fine label of a point, its cluster, is its `group`.
-
-    `norms` (K,) replaces the features' length, in units of sqrt(dim), and `cosine` makes them
-    nearly orthogonal, with one inner product for all pairs. They lie along the first axes, or, with
-    a `generator`, in a random position (the Q factor of a Gaussian matrix).
+    J_+ are the positive clusters, which come first, J_- the others. Li, Pan, Lyu & Li 2025; the
+    fine label of a point, its cluster, is its `group`.
 
     Arguments:
 
     - `dim`: d, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: the number of clusters with y = +1, 1 or more.
+    - `negative`: the number of clusters with y = -1, 1 or more.
     - `sigma`: the noise's standard deviation in each coordinate, 0 or more; 1 by default.
+    - `norms`: (K,), the features' lengths in units of sqrt(dim), above 0; None for 1.
+    - `cosine`: of the angle between any two features; 0 by default.
+    - `generator`: for features in a random position (the Q factor of a Gaussian matrix); None for
+      the first axes.
     """
 
     def __init__(
@@ -91,17 +93,18 @@ def _relative_lengths(norms: Sequence[float] | None, count: int) -> Tensor:
 class OrthonormalMixture(GaussianClusters):
     """A balanced mixture of K Gaussians with orthonormal centres, grouped into two classes.
 
-    A sample draws z uniformly from the K = positive + negative subclasses, then
-    x = mu_z + N(0, spread^2/dim I), with y = +1 for the first `positive` subclasses and -1 for the
-    others (Min & Vidal 2024, Section 2; `positive` is K_1, `negative` is K_2, `spread` is alpha).
-
-    The centres are the first K coordinate axes, or, with a `generator`, a random orthonormal
-    system (the Q factor of a Gaussian matrix).
+    A sample draws z uniformly from the K = positive + negative subclasses, then x = mu_z + N(0,
+    spread^2/dim I), with y = +1 for the first `positive` subclasses and -1 for the others (Min &
+    Vidal 2024, Section 2; `spread` is alpha).
 
     Arguments:
 
     - `dim`: D, the number of coordinates of a point; at least `positive` + `negative`.
+    - `positive`: K_1, the number of subclasses with y = +1, 1 or more.
+    - `negative`: K_2, the number of subclasses with y = -1, 1 or more.
     - `spread`: alpha, the noise's standard deviation times sqrt(dim); 0 or more.
+    - `generator`: for random orthonormal centres (the Q factor of a Gaussian matrix); None for the
+      first K coordinate axes.
     """
 
     def __init__(
@@ -126,7 +129,7 @@ class OrthonormalMixture(GaussianClusters):
         )
 
     def average(self, sign: int) -> Tensor:
-        """The unit vector (dim,) along the mean of one class's centres.
+        """The unit vector (dim,) along the mean of the centres of class `sign`, +1 or -1.
 
         sum of mu_k over the class, divided by sqrt(K_1) or sqrt(K_2) (eq. 3).
         """
@@ -135,7 +138,7 @@ class OrthonormalMixture(GaussianClusters):
         return own.sum(0) / len(own) ** 0.5
 
     def simplified(self, dtype: torch.dtype = torch.float64) -> Dataset:
-        """The K exact centres with their labels: the training set of Section 4.2."""
+        """The K exact centres with their labels, in `dtype`: the training set of Section 4.2."""
         group = torch.arange(self.count)
         return Dataset(self.centers.to(dtype), self.labels, group=group, source=self)
 

@@ -29,7 +29,7 @@ _MOST_CELLS = 1 << 20
 
 
 class ManifoldCells:
-    """Cells of a manifold of `intrinsic` dimension k in `dim` = d dimensions, with random labels.
+    """Cells of a k-dimensional manifold in d dimensions, with random labels.
 
     Charts, before a random isometry into R^d:
     "sphere": the unit sphere of R^(k+1); cells are its orthants, without points whose coordinates
@@ -44,6 +44,9 @@ class ManifoldCells:
     Arguments:
 
     - `kind`: the manifold, "sphere", "torus" or "smooth".
+    - `intrinsic`: k, the dimension of the manifold, 1 or more.
+    - `dim`: d, the number of coordinates of a point; at least k + 1 for the sphere, else 2 k.
+    - `gap`: how much is left out at the borders of cells, above 0, see above; it sets `separation`.
     - `generator`: the torch.Generator that random numbers are drawn from.
     """
 
@@ -84,7 +87,14 @@ class ManifoldCells:
     def sample(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
-        """Draw `count` points, uniform in the chart; `group` is the cell."""
+        """Draw points, uniform in the chart; `group` is the cell.
+
+        Arguments:
+
+        - `count`: the number of points.
+        - `generator`: the torch.Generator that random numbers are drawn from.
+        - `dtype`: of the points, float32 by default.
+        """
         check_draw(count, generator, dtype)
         draw = self._sphere_points if self.kind == "sphere" else self._half_axis_points
         points, upper = draw(count, generator)
@@ -135,6 +145,7 @@ def separated_points(
 
     - `count`: the number of points, 2 or more, so that both classes are there.
     - `dim`: d, the number of coordinates of a point; 1 or more.
+    - `separation`: the least distance of points of different classes, 0 or more.
     - `norm`: the norm that distances are measured in, "linf" (the default), "l2" or "l1".
     - `generator`: the torch.Generator that random numbers are drawn from.
     """
@@ -170,12 +181,18 @@ class LatticeCells:
     but an attack of radius >= offset hides it, so that a robust network has to know the labels of
     all cells (the idea of Theorem 4.3; the construction is ours).
 
-    Labels are +1 for half of the cells, drawn by `generator`.
+    Labels are +1 for a random half of the cells.
 
     Arguments:
 
     - `dim`: d, the number of coordinates of a point; 2 or more if `linear`, else 1 or more.
       More than 2^20 cells are refused.
+    - `side`: cells along each axis, 2 or more.
+    - `noise`: half the width of a cell, 0 or more and below 1 / (2 side).
+    - `linear`: whether the last coordinate alone tells the class, see above.
+    - `offset`: how far the last coordinate is from 1/2, above 0 and at most 1/2; only with
+      `linear`.
+    - `generator`: the torch.Generator that the labels of cells are drawn from.
     """
 
     def __init__(
@@ -229,7 +246,14 @@ class LatticeCells:
     def sample(
         self, count: int, *, generator: torch.Generator, dtype: torch.dtype = torch.float32
     ) -> Dataset:
-        """Draw `count` points; `group` is the cell."""
+        """Draw points; `group` is the cell.
+
+        Arguments:
+
+        - `count`: the number of points.
+        - `generator`: the torch.Generator that random numbers are drawn from.
+        - `dtype`: of the points, float32 by default.
+        """
         check_draw(count, generator, dtype)
         group = torch.randint(self.count, (count,), generator=generator)
         offsets = torch.rand(count, self.axes, generator=generator, dtype=torch.float64)

@@ -98,7 +98,7 @@ class ImageFolder:
         return len(self.files)
 
     def pixels(self, rows: range | Tensor, size: int) -> Tensor:
-        """Images (n, 3, size, size) in [0, 1]: the shorter side to `size`, then the middle."""
+        """Images `rows`, (n, 3, size, size) in [0, 1]: shorter side to `size`, then the middle."""
         files = [self.files[int(row)] for row in rows]
         return torch.stack([read_image(file, size, self.interpolation) for file in files])
 
@@ -109,12 +109,13 @@ def image_folder(
     """The images of a folder whose folders are the classes, in the order of their names.
 
     Other files, and what begins with a dot, are passed over. A class without any image is an error,
-    since it would shift the numbers of all that follow. `interpolation`, "bicubic" or "bilinear",
-    is how images are resized when they are read; they are smoothed first where they shrink.
+    since it would shift the numbers of all that follow.
 
     Arguments:
 
     - `path`: the folder that holds a folder for each class, two or more.
+    - `interpolation`: how images are resized when they are read, "bicubic" (the default) or
+      "bilinear"; they are smoothed first where they shrink.
     """
     _check.choice("interpolation", interpolation, _PILLOW_FILTERS)
     root = as_path(path)

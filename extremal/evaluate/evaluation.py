@@ -50,6 +50,7 @@ def evaluate(
     Arguments:
 
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `test`: points (n, dim) and labels, a `Dataset`; attacks stay in its box, where it has one.
     - `norm`: "l1", "l2" or "linf", the norm of perturbations.
     - `radii`: a sequence of radii >= 0; None for no attacks beyond the smallest ones.
     - `effort`: that of the certificate, and of attacks on networks that are not a `PReLUNet` or a

@@ -92,13 +92,14 @@ class BracketViolation(RuntimeError):  # noqa: N818 - it is named for what happe
 
 
 def check_bracket(lower: Tensor, upper: Tensor, where: str = "") -> None:
-    """Require that no certified radius (n,) is above the attacked one; `where` says of what.
+    """Require that no certified radius (n,) is above the attacked one.
 
     Arguments:
 
     - `lower`: certified radii (n,).
     - `upper`: attacked radii (n,), inf where no attack was found. A certified radius that is
       larger, by a share of more than 1e-6 for rounding, raises a `BracketViolation`.
+    - `where`: words for the error that say of what the radii are; none by default.
     """
     bad = torch.nonzero(lower > upper * (1.0 + BRACKET_ROUNDING_SHARE)).squeeze(1)
     if len(bad) > 0:
@@ -112,25 +113,22 @@ class Robustness:
     """For each of n points: no perturbation of norm <= lower changes its class, one of upper does.
 
     Both are 0 where a point is misclassified; upper is inf where no attack was found, and lower is
-    0 where nothing is certified. `certified` says whether a certificate took part, and `boxed`
-    whether it used the box, which attacks always do. `attack` names what found each upper radius
-    ("clean" for a misclassified point, "" where nothing was found), `certificate` what gave each
-    lower one ("" where nothing did). `sampled` says whether the points are a random sample or the
-    whole of a data set: only then is there an interval for the population.
-    A lower radius above an upper one is a `BracketViolation`.
+    0 where nothing is certified. In `attack` a misclassified point has "clean", and one that
+    nothing was found for "". Only where `sampled` is set is there an interval for the population. A
+    lower radius above an upper one is a `BracketViolation`.
     """
 
     lower: Tensor  # (n,) float64
     upper: Tensor  # (n,) float64
     norm: str  # "l1", "l2" or "linf", the norm of perturbations
     box: Box | None  # (low, high) that attacks stay in; None for no limits
-    certified: bool
-    boxed: bool
-    attack: tuple[str, ...]
-    certificate: tuple[str, ...]
+    certified: bool  # whether a certificate took part
+    boxed: bool  # whether the certificate used the box, which attacks always do
+    attack: tuple[str, ...]  # (n,): what found each upper radius; "clean" or "" where none
+    certificate: tuple[str, ...]  # (n,): what gave each lower radius, "" where nothing did
     warnings: tuple[HealthWarning, ...] = ()  # what the health checks noticed
     settings: Mapping[str, Any] = field(default_factory=dict)  # those of the evaluation, by name
-    sampled: bool = True
+    sampled: bool = True  # whether the points are a random sample, or a whole data set
 
     def __post_init__(self) -> None:
         Ball(self.norm, 0.0, self.box)  # which checks norm and box
@@ -186,14 +184,14 @@ class Robustness:
         )
 
     def headline(self, radius: float) -> str:
-        """Robust accuracy at a radius in one sentence, see `robustness_curve.headline`."""
+        """Robust accuracy at one `radius` in one sentence, see `robustness_curve.headline`."""
         curve = self.curve([radius])
         return robustness_curve.headline(
             curve, self.gap, certified=self.certified, sampled=self.sampled
         )
 
     def table(self, radii: Sequence[float] | None = None) -> str:
-        """The curve as plain text, one line for each radius."""
+        """The curve as plain text, one line for each of `radii`; None is as in `curve`."""
         return robustness_curve.table(self.curve(radii), sampled=self.sampled)
 
     def to_frame(self) -> dict[str, list[Any]]:
@@ -226,12 +224,12 @@ class Robustness:
         return json.dumps(content, allow_nan=False)
 
     def save(self, path: str | Path) -> None:
-        """Write `to_json` to a file, whole or not at all."""
+        """Write `to_json` to the file `path`, whole or not at all."""
         write_whole(path, self.to_json().encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Robustness:
-        """Read what `save` wrote; a missing, broken or foreign file is a ValueError."""
+        """Read from `path` what `save` wrote; a missing, broken or foreign file is a ValueError."""
         content = read_whole(path)
         _check.require(content is not None, "path", "name an existing file", as_path(path))
         try:

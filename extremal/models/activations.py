@@ -64,7 +64,7 @@ class PowerReLU(nn.Module):
         return f"p={self.p:g}"
 
     def forward(self, s: Tensor) -> Tensor:
-        """relu(s)^p, of the shape of s."""
+        """relu(s)^p, of the shape of `s`."""
         return relu_power(s, self.p)
 
 
@@ -89,7 +89,7 @@ class SmoothedReLU(nn.Module):
         return f"q={self.q:g}, rho={self.rho:g}"
 
     def forward(self, z: Tensor) -> Tensor:
-        """The activation of each entry."""
+        """The activation of each entry of `z`."""
         low = z.clamp(0.0, self.rho)
         if self.q == 2.0:
             power = low.square() * (0.5 / self.rho)
@@ -99,7 +99,7 @@ class SmoothedReLU(nn.Module):
         return power + torch.where(z > self.rho, z - self.rho, 0.0)
 
     def with_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """The activation of each entry and its derivative, (min(z, rho)/rho)^(q-1) for z > 0."""
+        """The activation of each `z` and its derivative, (min(z, rho)/rho)^(q-1) for z > 0."""
         low = z.clamp(0.0, self.rho)
         if self.q == 2.0:
             slope = low / self.rho

@@ -66,7 +66,7 @@ class PatchCNN(nn.Module):
         return f"classes={self.outputs}, width={self.width}, dim={self.patch_dim}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """F(X), (n, classes)."""
+        """F(X), (n, classes), for X = `x` (n, P dim)."""
         return self._class_sums(self.activation(self._inner_products(x)), len(x))
 
     def input_gradient(
@@ -74,7 +74,8 @@ class PatchCNN(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """F(X) and the gradient (n, P dim) of sum_i cotangent_i F_i(X) in X, without a graph.
 
-        `cotangent` has the shape of F(X), or is a function of F(X), such as a loss's slope.
+        X is `x` (n, P dim). `cotangent` has the shape of F(X), or is a function of F(X), such as a
+        loss's slope.
         """
         with torch.no_grad():
             values, slopes = self.activation.with_slope(self._inner_products(x))
@@ -142,7 +143,7 @@ class PReLUConv2d(nn.Module):
         return f"inputs={inputs}, outputs={outputs}, p={self.p:g}, stride={self.stride}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """The post-activations, (n, outputs, h', w') with h' = ceil(h / stride)."""
+        """The post-activations at `x`, (n, outputs, h', w') with h' = ceil(h / stride)."""
         s = self._convolved(x, self.weight)
         if self.p == 1.0:
             return torch.relu(s)
@@ -159,14 +160,16 @@ class PReLUConv2d(nn.Module):
 class ConvPReLU(nn.Module):
     """PReLUConv2d layers of the given channels, a mean over 2x2 places, and a linear readout.
 
-    Takes flat points (n, c h w) of images of `shape` (c, h, w) minus a `center` of as many entries
-    (none: zero). The first layer keeps the image's size, each later one halves it.
+    Takes flat points (n, c h w) of images, minus a centre. The first layer keeps the image's size,
+    each later one halves it.
 
     Arguments:
 
+    - `shape`: (c, h, w) of the images.
     - `channels`: how many channels each layer gives, one number a layer, at least one.
     - `p`: the power of the activation, any real number of at least 1.
     - `outputs`: how many outputs: 1 for labels -1 / +1, C for labels 0..C-1.
+    - `center`: what is taken from each point, of c h w entries; None for zero.
     - `dtype`: floating-point type of the weights, float32 by default.
     - `generator`: a `torch.Generator` that all random draws come from.
     """
@@ -217,12 +220,12 @@ class ConvPReLU(nn.Module):
             self.readout.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """f(x): (n,) where outputs == 1, else (n, outputs)."""
+        """f at `x` (n, dim): (n,) where outputs == 1, else (n, outputs)."""
         out: Tensor = self.readout(self.hidden(x))
         return out.squeeze(-1) if self.outputs == 1 else out
 
     def hidden(self, x: Tensor) -> Tensor:
-        """What the readout reads, (n, channels x places)."""
+        """What the readout reads at `x` (n, dim), (n, channels x places)."""
         check_rows(x, self.dim)
         images = (x - self.center).reshape(len(x), *self.shape)
         pooled: Tensor = self.pool(self.layers(images))

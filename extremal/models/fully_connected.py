@@ -61,18 +61,19 @@ def mlp(
     """A fully connected network of the given hidden widths; () is logistic regression.
 
     f(x) = A_L a(... a(A_1 x + b_1) ...) + b_L, (n,) where outputs == 1, else (n, outputs).
-    `activation` is a name in `ACTIVATIONS`, or makes a module: nn.SiLU, lambda: PowerReLU(3).
 
-    A number `init` is the standard deviation of Gaussian weights, with biases zero; "default" is
-    PyTorch's: weights and biases uniform in +-1/sqrt(fan-in). Layers are drawn from first to last,
-    weights before biases, all by `generator`.
+    Layers are drawn from first to last, weights before biases, all by `generator`.
 
     Arguments:
 
     - `dim`: how many coordinates a point has.
     - `widths`: how many neurons each hidden layer has, such as (100, 100).
+    - `activation`: a name in `ACTIVATIONS`, "relu" by default, or what makes a module: nn.SiLU,
+      lambda: PowerReLU(3).
     - `outputs`: how many outputs: 1 (the default) for labels -1 / +1, C for labels 0..C-1.
     - `bias`: whether all linear layers have biases, the last one too (default True).
+    - `init`: "default" for PyTorch's weights and biases, uniform in +-1/sqrt(fan-in), or a number,
+      the standard deviation of Gaussian weights, with biases zero.
     - `dtype`: floating-point type of the weights, float32 by default.
     - `generator`: a `torch.Generator` that all random draws come from.
     """
@@ -94,13 +95,15 @@ class PReLULayer(nn.Module):
     """x -> relu(<w_j, x>)^p / ||w_j||^(p-1), j = 1..outputs: (n, inputs) to (n, outputs).
 
     `neurons` (outputs, inputs) holds the w_j. The layer is 1-homogeneous in them and p-homogeneous
-    in x. A neuron w_j = 0 gives zero and has a zero gradient. `init` is as in `mlp`.
+    in x. A neuron w_j = 0 gives zero and has a zero gradient.
 
     Arguments:
 
     - `inputs`: how many coordinates x has.
     - `outputs`: how many neurons the layer has.
     - `p`: the power of the activation, any real number of at least 1.
+    - `init`: how weights are drawn, as in `mlp`: "default", or the standard deviation of Gaussian
+      ones.
     - `dtype`: floating-point type of the weights, float32 by default.
     - `generator`: a `torch.Generator` that all random draws come from.
     """
@@ -128,7 +131,7 @@ class PReLULayer(nn.Module):
         return f"inputs={self.inputs}, outputs={self.outputs}, p={self.p:g}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """The post-activations, formed as ||w_j|| relu(<w_j/||w_j||, x>)^p."""
+        """The post-activations of `x` (n, inputs), formed as ||w_j|| relu(<w_j/||w_j||, x>)^p."""
         if self.p == 1.0:
             return torch.relu(nn.functional.linear(x, self.neurons))
         directions, norms = _safe_directions_and_norms(self.neurons)
@@ -143,8 +146,7 @@ class DeepPReLU(nn.Module):
     to the power p, unless `normalize` divides g_l: by ||h_(l-1)||^(p-1) for "input", so that layers
     are 1-homogeneous as those of a ReLU network are (the division that the code of Min & Vidal 2024
     has for images); by its own norm ||g_l|| for "output". Zero stays zero. With `residual`
-    h_l = g_l + h_(l-1) where the two have one width, after that division. `bias` is the readout's:
-    hidden neurons have none. `init` is as in `mlp`.
+    h_l = g_l + h_(l-1) where the two have one width, after that division.
 
     One layer without either is a `PReLUNet`, and with a number s for `init` the one that
     Gaussian(s) draws.
@@ -155,6 +157,11 @@ class DeepPReLU(nn.Module):
     - `widths`: how many neurons each pReLU layer has, such as (100, 100); at least one layer.
     - `p`: the power of the activation, any real number of at least 1.
     - `outputs`: how many outputs: 1 (the default) for labels -1 / +1, C for labels 0..C-1.
+    - `residual`: whether layers add their input where the widths agree (default False).
+    - `normalize`: what each layer's result is divided by: "none" (the default), "input" or
+      "output", see above.
+    - `bias`: whether the readout has biases (default False); hidden neurons have none.
+    - `init`: how weights are drawn, as in `mlp`.
     - `dtype`: floating-point type of the weights, float32 by default.
     - `generator`: a `torch.Generator` that all random draws come from.
     """
@@ -196,12 +203,12 @@ class DeepPReLU(nn.Module):
         return f"residual={self.residual}, normalize={self.normalize!r}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """f(x): (n,) where outputs == 1, else (n, outputs)."""
+        """f at `x` (n, dim): (n,) where outputs == 1, else (n, outputs)."""
         out: Tensor = self.readout(self.hidden(x))
         return out.squeeze(-1) if self.outputs == 1 else out
 
     def hidden(self, x: Tensor) -> Tensor:
-        """What the readout reads: h_L, (n, last width)."""
+        """What the readout reads at `x` (n, dim): h_L, (n, last width)."""
         h = x
         for layer in self.layers:
             g = self._divided(layer, h)

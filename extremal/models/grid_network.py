@@ -60,7 +60,14 @@ class GridNet(nn.Module):
 
     @classmethod
     def of(cls, function: nn.Module, dim: int, side: int) -> GridNet:
-        """The interpolant of a network (n, dim) to (n,) on a grid of side^dim nodes."""
+        """The interpolant of a network (n, dim) to (n,) on a grid of side^dim nodes.
+
+        Arguments:
+
+        - `function`: any module from points (n, dim) to outputs (n,).
+        - `dim`: how many coordinates a point has.
+        - `side`: nodes along each axis, 2 or more; more of them are nearer to the function.
+        """
         _check.integer("dim", dim, minimum=1)
         _check.integer("side", side, minimum=2)
         many = side**dim
@@ -87,7 +94,7 @@ class GridNet(nn.Module):
         return 3 * self.dim + 6 * self.dim * self.side + self.side**self.dim * node
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n,)."""
+        """The output (n,) at `x` (n, dim)."""
         inside = x.clamp(0.0, 1.0) * (self.side - 1)
         block = max(1, _BLOCK_COORDINATES // (max(1, len(x)) * self.dim))
         out = torch.zeros(len(x), dtype=x.dtype, device=x.device)
@@ -101,6 +108,7 @@ class GridNet(nn.Module):
         """The linf distance to the nearest node whose value is not of class y, less the spacing.
 
         Up to there all corners of a point's simplex have the right sign. By enumeration of nodes.
+        Arguments as in `KnowsRadii.proven_radii`.
         """
         x = x.clamp(0.0, 1.0)
         block = max(1, _BLOCK_COORDINATES // max(1, len(x)))
@@ -169,6 +177,7 @@ def ratio_side(separation: float, radius: float) -> int:
     Arguments:
 
     - `separation`: the linf distance between the two classes, above 0.
+    - `radius`: the linf radius to withstand, below eps; nearer to it the grid is finer.
     """
     size = _check.number("separation", separation, above=0.0)
     _check.number("radius", radius, minimum=0.0)
@@ -184,6 +193,7 @@ def ratio_grid(ratio: DistanceRatio, radius: float) -> GridNet:
 
     - `ratio`: f* as a `DistanceRatio` of the norm linf, with all its points in [0, 1]^dim; the grid
       that it needs may have 2^22 nodes at most.
+    - `radius`: the linf radius to withstand, below half the distance of the classes.
     """
     _check.instance("ratio", ratio, DistanceRatio, "be a DistanceRatio")
     _check.require(ratio.norm == "linf", "ratio", "be of the norm linf", ratio.norm)

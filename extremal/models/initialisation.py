@@ -29,7 +29,15 @@ class Initialisation(Protocol):
     """
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
-        """Weights of `width` neurons on `dim` inputs, with votes on `outputs` outputs."""
+        """The weights of a network of this size.
+
+        Arguments:
+
+        - `dim`: how many coordinates a point has.
+        - `width`: how many neurons there are.
+        - `outputs`: how many outputs the neurons vote on.
+        - `generator`: a `torch.Generator` that all random draws come from.
+        """
         ...
 
 
@@ -46,7 +54,7 @@ class Gaussian:
         _check.number("std", self.std, above=0.0)
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
-        """Draw neurons, then votes, then hidden biases."""
+        """Draw neurons, then votes, then hidden biases. Arguments as in `Initialisation.draw`."""
         return Weights(
             neurons=self.std * normal_draw(width, dim, generator=generator),
             votes=self.std * normal_draw(outputs, width, generator=generator),
@@ -70,7 +78,7 @@ class Balanced:
         _check.number("scale", self.scale, above=0.0)
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
-        """Draw directions, then the votes' directions."""
+        """Draw directions, then the votes' directions. Arguments as in `Initialisation.draw`."""
         first = uniform_draw(width, dim, generator=generator) / dim**0.5
         toward = normal_draw(outputs, width, generator=generator)
         toward = toward / torch.linalg.vector_norm(toward, dim=0)
@@ -93,7 +101,7 @@ class Kaiming:
     """
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
-        """Draw neurons, votes, hidden biases, output biases."""
+        """Draw neurons, votes, hidden and output biases. Arguments as in `Initialisation.draw`."""
         return Weights(
             neurons=(6.0 / width) ** 0.5 * uniform_draw(width, dim, generator=generator),
             votes=width**-0.5 * uniform_draw(outputs, width, generator=generator),
@@ -121,7 +129,7 @@ class Blocks:
         _check.number("vote", self.vote, above=0.0)
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
-        """Draw neurons, then hidden biases."""
+        """Draw neurons, then hidden biases. Arguments as in `Initialisation.draw`."""
         sides = max(2, outputs)
         even = width % sides == 0
         _check.require(even, "width", f"be a multiple of {sides}, so that blocks are equal", width)
@@ -146,7 +154,7 @@ class Explicit:
     bias: Tensor | None = None  # (outputs,): used where the network has output biases
 
     def draw(self, dim: int, width: int, outputs: int, *, generator: torch.Generator) -> Weights:
-        """Return the given weights after checking their shapes; nothing random is drawn."""
+        """The given weights; nothing is random. Arguments as in `Initialisation.draw`."""
         del generator
         wanted: dict[str, tuple[int, ...]] = {
             "neurons": (width, dim),

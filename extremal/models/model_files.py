@@ -42,12 +42,13 @@ def included_file(name: str) -> Path:
 def save(net: nn.Module, path: str | Path, *, note: str = "") -> None:
     """Write a `PReLUNet`, or a `Grouped` one, to `path`, whole or not at all.
 
-    Where that fails it is a `FileError`, a ValueError with the path and the reason. A `note` is
-    kept in the file for `load_with_note`.
+    Where that fails it is a `FileError`, a ValueError with the path and the reason.
 
     Arguments:
 
     - `net`: the network; any other kind is refused.
+    - `path`: the file that is written.
+    - `note`: a text that is kept in the file for `load_with_note`; empty by default.
     """
     inner = net.net if isinstance(net, Grouped) else net
     inner = _check.instance("net", inner, PReLUNet, "be a PReLUNet or a Grouped one")

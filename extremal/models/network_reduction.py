@@ -48,7 +48,7 @@ class Reduction:
     constant: Tensor  # (outputs,): how far the two networks' constants differ
 
     def bound(self, radius: float = 1.0, center: Tensor | None = None) -> float:
-        """An upper bound on max_o |f_o(x) - f'_o(x)| over ||x - center|| <= radius.
+        """An upper bound on max_o |f_o(x) - f'_o(x)| over ||x - `center`|| <= `radius`.
 
         With R the largest norm of a prepared input there: a dropped neuron changes f by at most
         |c| relu(R + offset)^p; a merged one by |c| p relu(R + max offset)^(p-1) (R gap + shift),

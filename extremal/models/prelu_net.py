@@ -34,11 +34,11 @@ class PreparedInputs(ABC):
 
     @abstractmethod
     def inner(self, directions: Tensor, offsets: Tensor | None) -> Tensor:
-        """<z_i, direction_j> + offset_j, (n, width); a tensor of its own."""
+        """<z_i, u_j> + b_j, (n, width), u `directions`, b `offsets` or None; a new tensor."""
 
     @abstractmethod
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """sum_i weight_ij z_i, (width, dim), for weights (n, width); a tensor of its own."""
+        """sum_i weight_ij z_i, (width, dim), for `weights` (n, width); a tensor of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +48,11 @@ class DenseInputs(PreparedInputs):
     z: Tensor  # (n, dim): as a `Preparation` leaves them
 
     def inner(self, directions: Tensor, offsets: Tensor | None) -> Tensor:
-        """<z_i, direction_j> + offset_j, (n, width)."""
+        """<z_i, u_j> + b_j, (n, width), u `directions`, b `offsets` or None."""
         return nn.functional.linear(self.z, directions, offsets)
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
-        """sum_i weight_ij z_i, (width, dim)."""
+        """sum_i weight_ij z_i, (width, dim), for `weights` (n, width)."""
         return weights.T @ self.z
 
 
@@ -145,14 +145,14 @@ class PReLUNet(nn.Module):
         return f"dim={self.dim}, width={self.width}, p={self.p:g}, outputs={self.outputs}"
 
     def forward(self, x: Tensor) -> Tensor:
-        """f(x): (n,) where outputs == 1, else (n, outputs)."""
+        """f at `x` (n, dim): (n,) where outputs == 1, else (n, outputs)."""
         out = self.hidden(x) @ self.votes.T  # (n, outputs)
         if self.bias is not None:
             out = out + self.bias
         return out.squeeze(-1) if self.outputs == 1 else out
 
     def hidden(self, x: Tensor) -> Tensor:
-        """The post-activations relu(<z, w_j> + b_j)^p / ||w_j||^(p-1), (n, width)."""
+        """The post-activations relu(<z, w_j> + b_j)^p / ||w_j||^(p-1) at `x`, (n, width)."""
         z = self._prepared(x).z
         directions, norms, offsets = self._directions_norms_offsets()
         power = relu_power(nn.functional.linear(z, directions, offsets), self.p)
@@ -161,7 +161,7 @@ class PReLUNet(nn.Module):
     def input_gradient(
         self, x: Tensor, cotangent: Tensor | Callable[[Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
-        """f(x) as (n, outputs), and the gradient (n, dim) of sum_o cotangent_o f_o(x) in x.
+        """f(`x`), (n, outputs), and the gradient (n, dim) of sum_o cotangent_o f_o(x) in x.
 
         `cotangent` has the shape of f(x), or is a function of f(x), such as a loss's slope.
         Two matrix products and no graph: z-gradient = sum_j C_j p relu(s_j)^(p-1) u_j with
@@ -182,7 +182,7 @@ class PReLUNet(nn.Module):
     def parameter_gradient(
         self, x: Tensor | PreparedInputs, cotangent: Tensor | Callable[[Tensor], Tensor]
     ) -> ParameterGradient:
-        """The gradient of sum_io cotangent_io f_o(x_i) in the parameters, by hand.
+        """The gradient of sum_io cotangent_io f_o(x_i) in the parameters at points `x`, by hand.
 
         `cotangent` has the shape of f(x), or is a function of f(x), such as a loss's slope.
         With q = cotangent @ votes (n, width): d/dw_j = sum_i q_ij (p r^(p-1) z_i - (p-1) r^p u_j),
@@ -214,7 +214,7 @@ class PReLUNet(nn.Module):
             )
 
     def freeze(self, *names: str) -> PReLUNet:
-        """Stop training of the named parts ("neurons", "votes", "hidden_bias", "bias")."""
+        """Stop training of the parts `names` ("neurons", "votes", "hidden_bias", "bias")."""
         for name in names:
             parts = dict(self.named_parameters())
             _check.require(name in parts, "names", f"be among {sorted(parts)}", name)
@@ -234,7 +234,7 @@ class PReLUNet(nn.Module):
         return next(reduced_networks(self, [tolerance]))
 
     def save(self, path: str | Path) -> None:
-        """Write the network as a safetensors file with a JSON header; `models.load` reads it."""
+        """Write the network to `path`, safetensors with a JSON header; `models.load` reads it."""
         from extremal.models.model_files import save  # noqa: PLC0415 - it knows every kind of network
 
         save(self, path)

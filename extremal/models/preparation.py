@@ -15,17 +15,17 @@ from extremal import _check
 class Preparation:
     """The map x -> z / ||z||^normalize with z = scale * (x - center), a frozen value.
 
-    `scale` is a positive number, `center` a (dim,) tensor or None for zero (integers become
-    PyTorch's default floating-point type), and `normalize` an exponent in [0, 1]: 0 leaves z as it
-    is, 1 puts it on the unit sphere, and (p-1)/p makes a pReLU network of power p divide each
-    activation by ||z||^(p-1), as the authors' code does (Min & Vidal 2024, Section 5.2.1). The
+    An exponent of 1 puts z on the unit sphere, and (p-1)/p makes a pReLU network of power p divide
+    each activation by ||z||^(p-1), as the authors' code does (Min & Vidal 2024, Section 5.2.1). The
     value at the centre, z = 0, is zero, which makes the map continuous there for normalize < 1. A
     scale for each coordinate goes into a network's weights: `rescaled`.
     """
 
-    scale: float = 1.0
-    center: Tensor | None = None
-    normalize: float = 0.0
+    scale: float = 1.0  # a positive number
+    center: Tensor | None = (
+        None  # (dim,); None for zero; integers become torch's default float type
+    )
+    normalize: float = 0.0  # an exponent in [0, 1]; 0 leaves z as it is
 
     def __post_init__(self) -> None:
         _check.number("scale", self.scale, above=0.0)
@@ -37,7 +37,14 @@ class Preparation:
     def for_power(
         cls, p: float, *, scale: float = 1.0, center: Tensor | None = None
     ) -> Preparation:
-        """The authors' normalisation for a network of power p: normalize = (p-1)/p."""
+        """The authors' normalisation for a network of power p: normalize = (p-1)/p.
+
+        Arguments:
+
+        - `p`: the power of the activation, at least 1.
+        - `scale`: as in `Preparation`, 1 by default.
+        - `center`: as in `Preparation`, None for zero.
+        """
         p = _check.number("p", p, minimum=1.0)
         return cls(scale, center, (p - 1) / p)
 
@@ -56,12 +63,12 @@ class Preparation:
         return self if self.center is None else replace(self, center=change(self.center))
 
     def scaled_offset(self, x: Tensor) -> Tensor:
-        """z = scale * (x - center), before any normalising."""
+        """z = scale * (`x` - center), (n, dim), before any normalising."""
         offset = x if self.center is None else x - self.center
         return offset if self.scale == 1.0 else offset * self.scale
 
     def distance(self, x: Tensor) -> Tensor:
-        """The l2 distance (n,) of inputs from the centre, in their own units."""
+        """The l2 distance (n,) of inputs `x` from the centre, in their own units."""
         return torch.linalg.vector_norm(x if self.center is None else x - self.center, dim=1)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -69,7 +76,7 @@ class Preparation:
         return self.at(x).z
 
     def at(self, x: Tensor) -> Prepared:
-        """Prepared inputs, with what `pull_back` needs to know of them."""
+        """Inputs `x` (n, dim) prepared, with what `pull_back` needs to know of them."""
         z = self.scaled_offset(x)
         if self.normalize == 0.0:
             return Prepared(z, None)
@@ -78,7 +85,7 @@ class Preparation:
         return Prepared(torch.where(largest > 0, out, 0.0), divided)
 
     def pull_back(self, at: Prepared, cotangent: Tensor) -> Tensor:
-        """The gradient in x of <cotangent, prepared(x)>, (n, dim); zero at the centre."""
+        """The gradient (n, dim) of <`cotangent`, prepared(x)> in x, from `at`; 0 at the centre."""
         grad = cotangent
         if at.divided is not None:
             shrunk, largest, length = at.divided
@@ -89,7 +96,7 @@ class Preparation:
         return grad if self.scale == 1.0 else grad * self.scale
 
     def reach(self, radius: float, center: Tensor | None = None) -> float:
-        """The largest ||prepared(x)|| over ||x - center|| <= radius (origin if None).
+        """The largest ||prepared(x)|| over ||x - `center`|| <= `radius` (origin if None).
 
         (scale (||center - self.center|| + radius))^(1 - normalize).
         """

@@ -68,7 +68,7 @@ class DistanceRatio(nn.Module):
 
     @classmethod
     def of(cls, data: Dataset, norm: Norm = "linf") -> DistanceRatio:
-        """f* of the two classes of data with labels -1 and +1."""
+        """f* of the classes of `data` with labels -1 and +1, for distances in `norm`."""
         _check.instance("data", data, Dataset, "be a Dataset")
         both = set(data.y.tolist()) == {-1, 1}
         _check.require(both, "data", "have labels -1 and +1", data.y.unique().tolist())
@@ -80,12 +80,15 @@ class DistanceRatio(nn.Module):
         return 2.0 / self.separation
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n,)."""
+        """The output (n,) at `x` (n, dim)."""
         near, far = self._distances(x)
         return (far - near) / (far + near)
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
-        """Half of how much farther the other set is: each distance changes by at most r."""
+        """Half of how much farther the other set is: each distance changes by at most r.
+
+        Arguments as in `KnowsRadii.proven_radii`.
+        """
         near, far = self._distances(x)
         slack = 0.5 * y.to(x.dtype) * (far - near)
         return slack.clamp(min=0.0) / norm_ratio(self.norm, norm, self.dim)
@@ -149,7 +152,7 @@ class Memoriser(nn.Module):
         return 6 * count * self.dim + each * count
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n,) where outputs == 1, else (n, outputs)."""
+        """The outputs at `x` (n, dim): (n,) where outputs == 1, else (n, outputs)."""
         block = max(1, _BLOCK_COORDINATES // (max(1, len(x)) * self.dim))
         out = torch.zeros(len(x), self.outputs, dtype=x.dtype, device=x.device)
         for points, votes in zip(self.points.split(block), self.votes.split(block), strict=True):
@@ -161,7 +164,8 @@ class Memoriser(nn.Module):
         """Up to where the nearest own indicator is positive and all foreign ones are 0.
 
         Foreign ones are 0 from delta + gap on. The own one is positive up to delta + gap in l1, and
-        up to delta + gap / dim in linf, where all coordinates may add to the excess.
+        up to delta + gap / dim in linf, where all coordinates may add to the excess. Arguments as
+        in `KnowsRadii.proven_radii`.
         """
         near, far = self._nearest(x, y)
         reach = self.radius + self.gap / (self.dim if self.norm == "linf" else 1.0) * (1.0 - 1e-9)
@@ -224,6 +228,8 @@ def cover_network(data: Dataset, radius: float, reach: float, norm: Norm = "linf
     Arguments:
 
     - `data`: a `Dataset` with points of at least two classes.
+    - `radius`: the radius of perturbations to withstand, in `norm`.
+    - `reach`: how far the data may be from the cover; a larger one needs fewer neurons.
     - `norm`: the norm that distances are measured in, "linf" (the default) or "l1".
     """
     _check.number("radius", radius, minimum=0.0)
@@ -329,7 +335,14 @@ class KnowsRadii(Protocol):
     """
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
-        """Radii (n,) within which each point of x (n, dim) provably has class y; 0 where none."""
+        """Radii (n,) within which each point provably has its class; 0 where none.
+
+        Arguments:
+
+        - `x`: points (n, dim).
+        - `y`: labels (n,), as those that the network was made of.
+        - `norm`: "linf", "l2" or "l1", the norm of perturbations.
+        """
         ...
 
 

@@ -39,7 +39,7 @@ class Representation(nn.Module):
             _check.require(known, "net", rule, type(net).__name__)
 
     def forward(self, x: Tensor) -> Tensor:
-        """G(x), (n, width)."""
+        """G at `x` (n, dim), (n, width)."""
         found: Tensor = self.net.hidden(x) if self._front is None else self._front(x)  # type: ignore[operator]
         return found
 
@@ -77,14 +77,14 @@ def representations(represent: nn.Module, x: Tensor) -> Tensor:
 class Grouped(nn.Module):
     """The best fine output of each group: out_g(x) = max of net_o(x) over outputs o in group g.
 
-    `groups` gives the group (0..G-1) of each of the network's outputs, so that the argmax over
-    groups is the group of the argmax over outputs, and the margin of the result is the best own
-    output minus the best foreign one. With `signed=True` and two groups the result has one output,
-    best of group 1 minus best of group 0, for labels -1 / +1.
+    The argmax over groups is the group of the argmax over outputs, and the margin of the result is
+    the best own output minus the best foreign one. With `signed=True` and two groups the result has
+    one output, best of group 1 minus best of group 0, for labels -1 / +1.
 
     Arguments:
 
     - `net`: any module with several outputs (n, C).
+    - `groups`: the group 0..G-1 of each of the network's outputs, (C,).
     - `signed`: whether to give one output for labels -1 / +1 (default False: one for each group).
     """
 
@@ -109,7 +109,7 @@ class Grouped(nn.Module):
         self.register_buffer("groups", groups.to(torch.int64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n, G) best outputs of each group, or their difference (n,) where signed."""
+        """(n, G) best outputs of each group at `x`, or their difference (n,) where signed."""
         out = self.net(x)  # (n, outputs)
         count = int(self.groups.max()) + 1
         best = torch.stack([out[:, self.groups == group].amax(1) for group in range(count)], dim=1)
@@ -119,12 +119,13 @@ class Grouped(nn.Module):
 def signed_sum(net: PReLUNet, signs: Tensor) -> PReLUNet:
     """A fine-label network read as a binary one: the signed sum of its outputs, for -1 / +1.
 
-    `signs` (outputs,) holds +1 or -1 for each. The result is a network of one output with the same
-    neurons, so that all attacks and certificates apply; `Grouped` is the reading by argmax.
+    The result is a network of one output with the same neurons, so that all attacks and
+    certificates apply; `Grouped` is the reading by argmax.
 
     Arguments:
 
     - `net`: a `PReLUNet` with several outputs; its weights are copied.
+    - `signs`: +1 or -1 for each output, (outputs,).
     """
     _check.instance("net", net, PReLUNet, "be a PReLUNet")
     weight = checked_signs(signs, net.outputs).to(net.votes)
@@ -166,7 +167,7 @@ class LogOdds(nn.Module):
         self.outputs = 1
 
     def forward(self, x: Tensor) -> Tensor:
-        """(n,)."""
+        """The output (n,) at `x` (n, dim)."""
         out = self.net(x)
         return out[:, self.signs > 0].logsumexp(1) - out[:, self.signs < 0].logsumexp(1)
 

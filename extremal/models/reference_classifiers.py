@@ -37,13 +37,13 @@ def averaged_classifier(
 ) -> PReLUNet:
     """relu(<sum of mu_j over J_+, x> + b_+) - relu(<sum of mu_j over J_-, x> + b_-).
 
-    The two neurons that feature averaging degenerates into (Li et al. 2025), with `biases`
-    (b_+, b_-) in units of the features' mean squared length.
+    The two neurons that feature averaging degenerates into (Li et al. 2025).
 
     Arguments:
 
     - `clusters`: `GaussianClusters` with labels -1 and +1, both of them; their centres and labels
       are used.
+    - `biases`: (b_+, b_-), in units of the features' mean squared length; zero by default.
     """
     signs = _cluster_signs(clusters)
     rule = "be a pair of numbers"
@@ -134,7 +134,7 @@ class BayesClassifier(nn.Module):
         self.sharpness = mixture.dim / mixture.spread**2 if mixture.spread > 0 else None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The log-ratio of the classes' likelihoods, (n,)."""
+        """The log-ratio of the classes' likelihoods at `x` (n, dim), (n,)."""
         check_rows(x, self.centers.shape[1])
         inner = x @ self.centers.to(x.dtype).T  # (n, K)
         own, foreign = inner[:, : self.positive], inner[:, self.positive :]

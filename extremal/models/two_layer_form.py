@@ -53,7 +53,7 @@ class TwoLayerForm:
         return bool((self.all_offsets != 0).any()) or bool((self.constant != 0).any())
 
     def to(self, target: torch.dtype) -> TwoLayerForm:
-        """The same in another dtype."""
+        """The same in the dtype `target`."""
         offsets = None if self.offsets is None else self.offsets.to(target)
         return replace(
             self,
@@ -65,36 +65,43 @@ class TwoLayerForm:
         )
 
     def classes(self, y: Tensor) -> Tensor:
-        """Labels as classes 0..G-1."""
+        """Labels `y` (n,) as classes 0..G-1."""
         return (y + 1) // 2 if self.signed else y
 
     def own(self, y: Tensor) -> Tensor:
-        """Which outputs are each point's own, (n, C) bool."""
+        """Which outputs are each point's own by its label `y` (n,), (n, C) bool."""
         return self.groups == self.classes(y).unsqueeze(1)
 
     def active(self, at: Prepared) -> Tensor:
-        """The pre-activations s_j = <z, u_j> + offset_j, (n, h), of `preparation.at(x)`."""
+        """The pre-activations s_j = <z, u_j> + offset_j, (n, h), for `at` = `preparation.at(x)`."""
         return nn.functional.linear(at.z, self.directions, self.offsets)
 
     def outputs(self, x: Tensor) -> Tensor:
-        """(n, C)."""
+        """The outputs (n, C) at `x` (n, dim)."""
         return self.read(relu_power(self.active(self.preparation.at(x)), self.p))
 
     def read(self, power: Tensor) -> Tensor:
-        """The outputs (n, C) that post-activations relu(s)^p (n, h) give."""
+        """The outputs (n, C) that post-activations `power` = relu(s)^p (n, h) give."""
         return torch.addmm(self.constant, power, self.weights.T)
 
     def margins(self, x: Tensor, own: Tensor) -> Tensor:
-        """Best own output minus best foreign one, (n,), for the mask `own` (n, C)."""
+        """Best own output minus best foreign one, (n,), at `x`, for the mask `own` (n, C)."""
         return group_margins(self.outputs(x), own)
 
     def powers(self, at: Prepared) -> tuple[Tensor, Tensor]:
-        """The outputs (n, C), and the slopes p relu(s_j)^(p-1), (n, h), of `preparation.at(x)`."""
+        """Outputs (n, C) and slopes p relu(s_j)^(p-1), (n, h), for `at` = `preparation.at(x)`."""
         power, slope = relu_power_with_slope(self.active(at), self.p)
         return self.read(power), slope
 
     def gradient(self, at: Prepared, slope: Tensor, weight: Tensor) -> Tensor:
-        """The gradient in x of sum_j weight_j relu(s_j)^p, (n, dim), from slopes there."""
+        """The gradient in x of sum_j weight_j relu(s_j)^p, (n, dim), from slopes there.
+
+        Arguments:
+
+        - `at`: the prepared points, `preparation.at(x)`.
+        - `slope`: (n, h), what `powers` gives there.
+        - `weight`: of each neuron, (n, h).
+        """
         return self.preparation.pull_back(at, (weight * slope) @ self.directions)
 
 

@@ -60,12 +60,10 @@ def auto_attack(
 ) -> AttackResult:
     """Attack by AutoAttack (Croce & Hein 2020) as pyautoattack has it, and verify what it finds.
 
-    `version` is "standard" (APGD on the cross-entropy, targeted APGD on DLR, targeted FAB, Square
-    with `queries` queries), "plus", or the name of one part. Points are searched in float32 in
-    their `UnitBox` in [0, 1]; a one-output network has two logits. Under four logits, constant very
-    low ones are added for the DLR loss, and targets are the true ones: no part is left out. The
-    Square Attack, which wants images, gets the coordinates as a square with a border. All parts
-    meet `batch` points before the next ones come.
+    Points are searched in float32 in their `UnitBox` in [0, 1]; a one-output network has two
+    logits. Under four logits, constant very low ones are added for the DLR loss, and targets are
+    the true ones: no part is left out. The Square Attack, which wants images, gets the coordinates
+    as a square with a border.
 
     Needs `pip install extremal[autoattack]`.
 
@@ -77,7 +75,11 @@ def auto_attack(
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
     - `radius`: of the ball, one number above 0.
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `version`: "standard" (the default: APGD on the cross-entropy, targeted APGD on DLR, targeted
+      FAB, Square), "plus", or the name of one part.
+    - `queries`: of the Square Attack for each point, 5000 by default.
     - `generator`: a `torch.Generator`, the source of all random draws.
+    - `batch`: points that meet all parts before the next ones come, 1024 by default.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)

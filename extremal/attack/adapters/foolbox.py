@@ -42,10 +42,9 @@ def foolbox_attack(
 ) -> AttackResult:
     """Attack by an attack of foolbox 3, and verify what it finds.
 
-    `attack` is one of its attack objects, or the name of a class in `foolbox.attacks`, made with
-    `options`. With `radius=None` the attack must be one that minimises, and the radii found are
-    the result's. Points are searched in their dtype in their `UnitBox` in [0, 1]; lengths among the
-    options are in those units. A one-output network has two logits. `batch` points at a time.
+    With `radius=None` the attack must be one that minimises, and the radii found are the result's.
+    Points are searched in their dtype in their `UnitBox` in [0, 1]; lengths among the options are
+    in those units. A one-output network has two logits.
 
     Needs `pip install extremal[foolbox]`.
 
@@ -54,11 +53,14 @@ def foolbox_attack(
     - `net`: network with outputs (n,) or (n, C), C >= 2; a copy in evaluation mode is attacked.
     - `x`: points (n, dim) to attack, finite, float32 or float64.
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
+    - `attack`: an attack object of foolbox, or the name of a class in `foolbox.attacks`, made with
+      `options`.
     - `options`: keyword arguments of the class; only where `attack` is a name.
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf"; `attack` must be of it.
     - `radius`: of the ball, one number above 0; None (the default) for the smallest found.
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
     - `generator`: a `torch.Generator`, the source of all random draws.
+    - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)

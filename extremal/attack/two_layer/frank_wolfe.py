@@ -53,9 +53,8 @@ def linear_steps(
     First toward whichever foreign output is best, 2 steps; then toward the target of least
     linearised margin, 3 steps; the best three, 8; all, 10; and from starts on the way to the
     opposing neurons that could gain most, 8 (for p >= 3 the gradient toward a far neuron vanishes,
-    and nothing else goes there). Deterministic. `batch` is the number of (point, target) pairs at a
-    time. Neurons of no effect are left out at first, but not for points that only the others break.
-    Any other network is a ValueError.
+    and nothing else goes there). Deterministic. Neurons of no effect are left out at first, but not
+    for points that only the others break. Any other network is a ValueError.
 
     Arguments:
 
@@ -63,6 +62,7 @@ def linear_steps(
     - `x`: points (n, dim) to attack, finite, float32 or float64.
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     - `ball`: a `Ball`: the norm, radius and box of the perturbations; `x` must lie in the box.
+    - `batch`: (point, target) pairs attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_attack(net, x, y, ball, batch)

@@ -92,8 +92,7 @@ def shortest(
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
     linear steps just under the radius found, as long as they succeed; and last linearised steps on
-    the network itself. Deterministic. `batch` is the number of points at a time; not less than
-    the default one, it grows where only a few neurons matter. Any other network is a ValueError.
+    the network itself. Deterministic. Any other network is a ValueError.
 
     Arguments:
 
@@ -102,6 +101,8 @@ def shortest(
     - `y`: labels (n,), whole numbers: -1 / +1 for one output, 0..C-1 for C outputs.
     - `norm`: of the perturbations: "l1", "l2" (the default) or "linf".
     - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
+    - `batch`: points attacked at a time, 1024 by default; where it is not less than that, it grows
+      if only a few neurons matter.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     y = check_points(net, x, y)

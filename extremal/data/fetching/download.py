@@ -44,7 +44,7 @@ class DataFile:
     sha256: str  # The checksum in 64 hexadecimal digits.
 
     def fault(self, content: bytes) -> str | None:
-        """What is wrong with a content of this file, or None."""
+        """What is wrong with `content`, the bytes of this file, or None."""
         if len(content) != self.size:
             kind = "more" if len(content) > self.size else "fewer"
             return f"{self.name} has {kind} than its {self.size} bytes"

