@@ -22,9 +22,7 @@ class Preparation:
     """
 
     scale: float = 1.0  # a positive number
-    center: Tensor | None = (
-        None  # (dim,); None for zero; integers become torch's default float type
-    )
+    center: Tensor | None = None  # (dim,), integers become floats; None for zero
     normalize: float = 0.0  # an exponent in [0, 1]; 0 leaves z as it is
 
     def __post_init__(self) -> None:
