@@ -54,14 +54,27 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     known for a norm of features in different units, and p = 1 may be as robust as p = 3. Neurons
     have no biases: each looks in one direction from the mean.
 
-    Trained by Adam on the cross-entropy, `epochs` times through the data in batches of
-    `batch_size`, or of a sixth of the data where that is less; on small tables more steps than
-    needed cost robustness. Every point has the same weight.
+    Trained by Adam on the cross-entropy; on small tables more steps than needed cost robustness.
+    Every point has the same weight.
 
     `p="auto"` trains one network for each of `powers` on four fifths of the data, takes the one
     whose certified accuracy at `radius` on the rest (200 points of it at most) is best, and trains
-    that p on all. Without a `radius` it is the median attacked radius of the smallest power there.
-    Each point is certified at that radius alone, which costs less than its largest one.
+    that p on all. Each point is certified at that radius alone, which costs less than its largest
+    one.
+
+    Arguments:
+
+    - `p`: the power of the activation, at least 1, or "auto", see above; 3 by default.
+    - `width`: how many neurons the network has, 500 by default.
+    - `epochs`: how often all data are visited, 30 by default.
+    - `batch_size`: points a step, 100 by default, or a sixth of the data where that is less.
+    - `lr`: step size of Adam, 1e-3 by default.
+    - `scale`: how features are scaled, "auto" (the default), "each", "one" or "none", see above.
+    - `powers`: those that `p="auto"` chooses from, (1, 2, 3, 4) by default.
+    - `radius`: where `p="auto"` compares certified accuracies, in l2; None for the median attacked
+      radius of the smallest power.
+    - `random_state`: seed or generator of all random draws, as everywhere in scikit-learn; None for
+      a new one each time.
     """
 
     def __init__(
@@ -88,11 +101,17 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, **refused: Any) -> PReLUClassifier:
-        """Train on features X (n, dim) and labels y (n,) of any kind.
+        """Train the network, and return the classifier.
 
         `net_` is the network in the user's units, `p_` its power, `scale_` how features were
-        scaled, `classes_` the labels. Nothing else is taken, and `sample_weight` is a TypeError: no
-        point may count silently as one.
+        scaled, `classes_` the labels.
+
+        Arguments:
+
+        - `X`: features (n, dim).
+        - `y`: labels (n,) of any kind.
+        - `refused`: nothing else is taken: `sample_weight` is a TypeError, as no point may count
+          silently as one.
         """
         if refused:
             reason = "every point has the same weight, so leave points out or repeat them"
@@ -111,17 +130,17 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: ArrayLike) -> Array:
-        """The outputs (n, C), or for two classes their difference (n,): > 0 means `classes_[1]`."""
+        """Outputs (n, C) at `X` (n, dim), or for two classes (n,), above 0 for `classes_[1]`."""
         out = self._outputs(X)
         return out[:, 1] - out[:, 0] if out.shape[1] == 2 else out
 
     def predict(self, X: ArrayLike) -> Array:
-        """Labels (n,)."""
+        """The labels (n,) of features `X` (n, dim)."""
         best = self._outputs(X).argmax(1)
         return cast(Array, self.classes_[best])
 
     def predict_proba(self, X: ArrayLike) -> Array:
-        """Probabilities (n, C): the softmax of the outputs."""
+        """Probabilities (n, C) of the classes at `X` (n, dim): the softmax of the outputs."""
         return torch.from_numpy(self._outputs(X)).softmax(1).numpy()
 
     def certified_radius(
@@ -131,7 +150,15 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         norm: str = "l2",
         effort: Literal["fast", "tight"] = "tight",
     ) -> Array:
-        """For each point a radius (n,) within which the predicted label provably stays the same."""
+        """For each point a radius (n,) within which the predicted label provably stays the same.
+
+        Arguments:
+
+        - `X`: features (n, dim), in the units of `fit`.
+        - `norm`: "l1", "l2" (the default) or "linf", the norm of perturbations.
+        - `effort`: of the certificate: "fast", or "tight" (the default) for larger radii in more
+          time.
+        """
         x = self._points(X)
         with torch.no_grad():
             labels = torch.from_numpy(self._outputs(X).argmax(1))
@@ -149,8 +176,16 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """The share of points whose label stays right within `radius`.
 
-        Under the strongest attack, so that the truth may be lower; `certified`: as proved with
-        `effort`, so that it may be higher.
+        Arguments:
+
+        - `X`: features (n, dim), in the units of `fit`.
+        - `y`: their labels (n,), of those that `fit` saw.
+        - `radius`: of perturbations, at least 0, in the units of `X`.
+        - `norm`: "l1", "l2" (the default) or "linf", the norm of perturbations.
+        - `certified`: False (the default) for the share that the strongest attack leaves, so that
+          the truth may be lower; True for the share that is proved, so that it may be higher.
+        - `effort`: of the certificate: "fast", or "tight" (the default) for larger radii in more
+          time.
         """
         test = self._labelled(X, y)
         radius = _check.number("radius", radius, minimum=0.0)
@@ -170,12 +205,21 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         norm: str = "l2",
         effort: Literal["fast", "tight"] = "tight",
     ) -> Robustness:
-        """Both sides for every point, with the curve, the headline and warnings: `evaluate`."""
+        """Both sides for every point, with the curve, the headline and warnings: `evaluate`.
+
+        Arguments:
+
+        - `X`: features (n, dim), in the units of `fit`.
+        - `y`: their labels (n,), of those that `fit` saw.
+        - `norm`: "l1", "l2" (the default) or "linf", the norm of perturbations.
+        - `effort`: of the certificate: "fast", or "tight" (the default) for larger radii in more
+          time.
+        """
         test, generator = self._labelled(X, y), torch.Generator().manual_seed(0)
         return evaluate(self.net_, test, norm=norm, effort=effort, generator=generator)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted classifier to a safetensors file; labels must be numbers or strings."""
+        """Write the classifier to `path`, in safetensors; labels must be numbers or strings."""
         check_is_fitted(self)
         saved = {
             "classifier": {
@@ -190,7 +234,7 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @classmethod
     def load(cls, path: str | Path) -> PReLUClassifier:
-        """Read a classifier that `save` wrote; any other file is a ValueError."""
+        """Read from `path` a classifier that `save` wrote; any other file is a ValueError."""
         net, note = load_with_note(path)
         try:
             net = _check.instance("net", net, PReLUNet, "be a PReLUNet")

@@ -61,19 +61,18 @@ def _digests(data: Dataset, kind: torch.dtype) -> Iterator[tuple[bytes, int]]:
 class Separation:
     """Distances (n,) of points to the nearest point of another class, and which that is, (n,).
 
-    `labels` (n,) are the points' own. `pairs` are (point, nearest) at the smallest distance; in the
-    case of one data set each of them once. `duplicates` are equal points of one class, each with
-    the first that it equals (in the reference, or earlier in the data); `conflicts` are equal
-    points of different classes, each with the first of every other class.
+    In the case of one data set each of `pairs` is listed once. `duplicates` have each point with
+    the first that it equals (in the reference, or earlier in the data); `conflicts` with the first
+    of every other class.
     """
 
     norm: Norm  # "l1", "l2" or "linf", the norm of distances
     distance: Tensor  # (n,) float64
     nearest: Tensor  # (n,): rows of the reference, or of the data where there is none
-    labels: Tensor
-    pairs: Pairs
-    duplicates: Pairs
-    conflicts: Pairs
+    labels: Tensor  # (n,), the points' own
+    pairs: Pairs  # (point, nearest) at the smallest distance
+    duplicates: Pairs  # equal points of one class
+    conflicts: Pairs  # equal points of different classes
 
     @property
     def minimum(self) -> float:
@@ -112,6 +111,9 @@ def separation(
 
     Arguments:
 
+    - `data`: the points, a `Dataset`.
+    - `reference`: the `Dataset` that neighbours are sought in; None (the default) for `data`
+      itself.
     - `norm`: "l1", "l2" or "linf", the norm of distances between points.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """

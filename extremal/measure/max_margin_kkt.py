@@ -121,19 +121,17 @@ def nearest_in_cone(gram: Tensor, inner: Tensor) -> Tensor:
 class KKT:
     """How far a network is from a KKT point of min ||theta||^2/2 with all margins >= 1.
 
-    `stationarity` (eps) and `slackness` (delta) are those of the exponential loss's multipliers,
-    `refined_stationarity` and `refined_slackness` those of the multipliers that fit best; see
-    `kkt_residual`. All are 0 at a KKT point, relative to its norm and its squared norm. They are
-    infinite where a margin is not positive: no multiple of theta then has all margins >= 1.
-    `margin` is the normalised one, and `degree` the degree L of homogeneity.
+    All eps and delta (see `kkt_residual`) are 0 at a KKT point, relative to its norm and its
+    squared norm. They are infinite where a margin is not positive: no multiple of theta then has
+    all margins >= 1.
     """
 
-    margin: float
-    degree: int
-    stationarity: float
-    slackness: float
-    refined_stationarity: float
-    refined_slackness: float
+    margin: float  # the normalised one
+    degree: int  # L, the degree of homogeneity
+    stationarity: float  # eps, by the exponential loss's multipliers
+    slackness: float  # delta, by the exponential loss's multipliers
+    refined_stationarity: float  # eps, by the multipliers that fit best
+    refined_slackness: float  # delta, by the multipliers that fit best
 
 
 def normalized_margin(net: PReLUNet, data: Dataset) -> float:
@@ -179,6 +177,8 @@ def kkt_residual(net: PReLUNet, data: Dataset, *, support: int = 256) -> KKT:
 
     - `net`: a `PReLUNet` without biases; its frozen weights are no part of theta.
     - `data`: the `Dataset` whose margins count, usually the training data; points of any dtype.
+    - `support`: how many of the smallest constraints the refined multipliers may use, 256 by
+      default; more make them exacter, in more time.
     """
     twin, names, scales = _trained(net, data)
     _check.integer("support", support, minimum=1)

@@ -109,18 +109,13 @@ def stable_rank(matrix: Tensor) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Following:
-    """Which direction each dominant neuron follows, and which directions nobody follows.
+    """Which direction each dominant neuron follows, and which directions nobody follows."""
 
-    `neurons` (m,) are indices of dominant neurons by falling contribution, `direction` (m,) the
-    direction of largest cosine and `cosine` (m,) that cosine. `unfollowed` lists the directions
-    with no dominant neuron above the threshold.
-    """
-
-    neurons: Tensor
+    neurons: Tensor  # (m,), indices of dominant neurons by falling contribution
     contribution: Tensor  # (m,): |v_j| ||w_j|| of these neurons
-    direction: Tensor
-    cosine: Tensor
-    unfollowed: tuple[int, ...]
+    direction: Tensor  # (m,), the direction of largest cosine
+    cosine: Tensor  # (m,), that cosine
+    unfollowed: tuple[int, ...]  # directions with no dominant neuron above the threshold
     threshold: float  # the least cosine that counts as following
 
     @property
@@ -139,13 +134,16 @@ def following(
 ) -> Following:
     """Match the dominant neurons with directions (K, dim).
 
-    Dominant are the `top` neurons of largest contribution, or the fewest that carry `share` of the
-    whole. A neuron follows the direction of largest cosine if that is at least `threshold`.
+    A neuron follows the direction of largest cosine, if that is large enough.
 
     Arguments:
 
     - `net`: a `PReLUNet`.
     - `directions`: directions (K, dim), of any length.
+    - `share`: dominant are the fewest neurons that carry this share of all contributions; 0.99 by
+      default.
+    - `top`: dominant are as many neurons of largest contribution instead; None for `share`.
+    - `threshold`: the least cosine that counts as following, 0.9 by default.
     """
     _check.number("share", share, above=0.0, maximum=1.0)
     _check.number("threshold", threshold, minimum=-1.0, maximum=1.0)

@@ -67,15 +67,17 @@ def invert(
 
     Li & Li 2025, after Ilyas et al. 2019: with G the `models.Representation` of a network trained
     as usual x' shows the non-robust features of x, of one trained adversarially the robust ones.
-    The steps are Adam's on gradients of length 1, of size `lr` at first and falling evenly to zero,
-    each followed by a projection onto the `box`, which x must lie in; noise is uniform in the box,
-    or N(0, 1) where there is none. The choices of start, steps and tolerance are ours.
+    The steps are Adam's on gradients of length 1, with sizes that fall evenly to zero, each
+    followed by a projection onto the box; noise is uniform in the box, or N(0, 1) where there is
+    none. The choices of start, steps and tolerance are ours.
 
     Arguments:
 
     - `represent`: G, any `nn.Module` from points (n, dim) to representations (n, width).
     - `x`: points (n, dim), in the network's own dtype.
     - `steps`: how many steps of Adam are taken, at least 1.
+    - `lr`: the size of the first step, 0.05 by default.
+    - `box`: (low, high), numbers or (dim,) tensors, that `x` and the result lie in; None for none.
     - `tolerance`: the largest relative gap that counts as converged; it does not change the search.
     - `generator`: source of all random numbers; the same seed gives the same result.
     """

@@ -24,17 +24,14 @@ _MOST_OTHER_SHARE = 0.3
 class Decomposition:
     """w = start + `features` @ mu + `noise` @ xi + rest, for each neuron.
 
-    `features` (width, K) are the lambda, `noise` (width, n) the sigma, `rest` (width,) the norms of
-    what is left, as shares of ||w - start||. `condition` is the condition number of the features
-    and the noise together: the coefficients are unique, and `exact` is set, where these are
-    independent; else they are those of least norm.
+    Where the coefficients are not unique they are those of least norm.
     """
 
-    features: Tensor
-    noise: Tensor
-    rest: Tensor
-    condition: float
-    exact: bool
+    features: Tensor  # (width, K), the lambda
+    noise: Tensor  # (width, n), the sigma
+    rest: Tensor  # (width,), norms of what is left, as shares of ||w - start||
+    condition: float  # the condition number of features and noise together
+    exact: bool  # whether these are independent: the coefficients are unique
 
 
 def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
@@ -47,6 +44,7 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
     Arguments:
 
     - `neurons`: weights (width, dim) at the end of training.
+    - `start`: weights (width, dim) before training.
     - `data`: the training data; it must come from `GaussianClusters` and have known groups.
     """
     _check.matrix("neurons", neurons)
@@ -82,20 +80,17 @@ def decompose(neurons: Tensor, start: Tensor, data: Dataset) -> Decomposition:
 class Averaging:
     """The three conditions of the feature-averaging theorem, as numbers and as a verdict.
 
-    The theorem's Omega(1) and o(1) are taken relative to the mean coefficient on features of the
-    own class, `scale`. In these units `least_own` is the least own one (the theorem: >= Omega(1))
-    and `most_foreign` the largest on the other class, with its sign (<= o(1), as printed: one-sided
-    only). `ratio` is the largest quotient of two own ones of one neuron (O(1), infinite where one
-    is not positive). `holds` is set where all three are within the given limits. `foreign_size`,
-    the largest size of a foreign coefficient, is reported and not judged.
+    The theorem's Omega(1) and o(1) are taken relative to `scale`. It asks for
+    `least_own` >= Omega(1), `most_foreign` <= o(1) (as printed: one-sided only) and a `ratio` of
+    O(1), which is infinite where an own coefficient is not positive.
     """
 
-    scale: float
-    least_own: float
-    most_foreign: float
-    foreign_size: float
-    ratio: float
-    holds: bool
+    scale: float  # the mean coefficient on features of the own class
+    least_own: float  # the least own coefficient, in units of `scale`
+    most_foreign: float  # the largest on the other class, with its sign, in these units
+    foreign_size: float  # the largest size of a foreign one; it is not judged
+    ratio: float  # the largest quotient of two own ones of one neuron
+    holds: bool  # whether all three are within the given limits
 
 
 def averaging(
@@ -107,14 +102,17 @@ def averaging(
 ) -> Averaging:
     """Whether coefficients (width, K) on features average them.
 
-    `signs` (width,) are the sides of the neurons and `labels` (K,) those of the clusters, -1 / +1.
     The theorem's constants are not stated: the limits are ours. All own coefficients must be at
     least 0.3 and all foreign ones at most 0.3 times the mean own one (they may be as negative as
-    they like), and no quotient of two own ones above `ratio`, which is 1 at least.
+    they like), and no quotient of two own ones above `ratio`.
 
     Arguments:
 
     - `features`: coefficients (width, K) of neurons on features, as `decompose` finds them.
+    - `signs`: the sides of the neurons, -1 / +1, (width,).
+    - `labels`: the classes of the clusters, -1 / +1, (K,).
+    - `ratio`: the largest quotient of two own coefficients that still counts, 1 at least; 3 by
+      default.
     """
     _check.number("ratio", ratio, minimum=1.0)
     own = _own(features, signs, labels)
@@ -134,17 +132,16 @@ def averaging(
 
 @dataclass(frozen=True)
 class Decoupling:
-    """The conditions of the decoupling theorem: `least_own` lambda_ii, `most_other` |lambda_ij|.
+    """The conditions of the decoupling theorem, as numbers and as a verdict.
 
-    In units of the mean lambda_ii, `scale`; the theorem has Omega(1) and o(1), for every cluster i:
-    `covered` is the share of clusters that own a neuron, and `holds` asks for all of them.
+    The theorem has lambda_ii = Omega(1) and |lambda_ij| = o(1), for every cluster i.
     """
 
-    scale: float
-    least_own: float
-    most_other: float
-    covered: float
-    holds: bool
+    scale: float  # the mean lambda_ii
+    least_own: float  # the least lambda_ii, in units of `scale`
+    most_other: float  # the largest |lambda_ij|, in units of `scale`
+    covered: float  # the share of clusters that own a neuron
+    holds: bool  # whether the conditions hold, and all clusters own one
 
 
 def decoupling(features: Tensor, owner: Tensor, *, least: float = _LEAST_OWN_SHARE) -> Decoupling:

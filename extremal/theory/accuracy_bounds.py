@@ -37,6 +37,7 @@ def average_attack_bound(
     - `positive`: K1, the number of subclasses with label +1; 1 or more.
     - `negative`: K2, the number of subclasses with label -1; 1 or more.
     - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `excess`: rho, how far the step goes beyond 1/sqrt(K), in that unit; 0 or more.
     - `version`: which of the bounds above is used, "paper" (the default) or "sharp".
     """
     mix = mixture(dim, positive, negative, spread)
@@ -71,6 +72,7 @@ def average_robust_bound(
     - `positive`: K1, the number of subclasses with label +1; 1 or more.
     - `negative`: K2, the number of subclasses with label -1; 1 or more.
     - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `slack`: rho, how far attacks stay below 1/sqrt(K), in that unit; in [0, 1].
     - `version`: which of the tails above is used, "paper" (the default) or "sharp".
     """
     mix = mixture(dim, positive, negative, spread)
@@ -102,6 +104,7 @@ def subclass_robust_bound(
     - `positive`: K1, the number of subclasses with label +1; 1 or more.
     - `negative`: K2, the number of subclasses with label -1; 1 or more.
     - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `slack`: delta, twice how far attacks stay below sqrt(2)/2; in [0, sqrt 2].
     - `p`: the power of the pReLU, 2 or more; the bound is the same for each.
     """
     mix = mixture(dim, positive, negative, spread)
@@ -128,6 +131,7 @@ def subclass_attack_bound(
     - `positive`: K1, the number of subclasses with label +1; 1 or more.
     - `negative`: K2, the number of subclasses with label -1; 1 or more.
     - `spread`: alpha, the noise's standard deviation times sqrt(dim); above 0.
+    - `excess`: delta, twice how far the attack goes beyond sqrt(2)/2; above 0.
     """
     mix = mixture(dim, positive, negative, spread)
     excess = number("excess", excess, above=0.0)

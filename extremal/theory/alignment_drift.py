@@ -150,6 +150,7 @@ def average_drift_sign(w: Tensor, centers: Tensor, p: float, tolerance: float = 
     - `w`: (D,), the neuron's weights, not all 0; only the direction counts.
     - `centers`: (K1, D), the centres of its class; that they are orthonormal is not checked.
     - `p`: the power of the pReLU, 1 or more.
+    - `tolerance`: up to where a number counts as zero, 1e-9 by default.
     """
     centers = matrix("centers", centers)
     w = tensor("w", w, (centers.shape[1],))
@@ -204,6 +205,7 @@ def center_drift_floor(cosine: float, p: float) -> float:
 
     Arguments:
 
+    - `cosine`: c = cos(w, mu_k), above 0 and at most 1.
     - `p`: the power of the pReLU, 2 or more.
     """
     c = number("cosine", cosine, above=0.0, maximum=1.0)

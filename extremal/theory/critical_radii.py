@@ -20,11 +20,11 @@ def averaged_radius(
 ) -> float:
     """Return the l2 radius at which relu(<S_+, x> + b_+) - relu(<S_-, x> + b_-) misreads a centre.
 
-    S_+ and S_- are the sums of the positive and of the negative features, `biases` (b_+, b_-). A
-    perturbation of (<S_+, x>, <S_-, x>) by (a, b) costs sqrt(a^2/K1 + b^2/K2). From a positive
-    centre, at (1, 0), the line on which both neurons agree is (1 + b_+ - b_-)/sqrt(K) away, and the
-    own neuron is silent from (1 + b_+)/sqrt(K1) on; of a negative one likewise. A tie counts as
-    misread, and the radius is 0 where a centre is misread as it is.
+    S_+ and S_- are the sums of the positive and of the negative features. A perturbation of
+    (<S_+, x>, <S_-, x>) by (a, b) costs sqrt(a^2/K1 + b^2/K2). From a positive centre, at (1, 0),
+    the line on which both neurons agree is (1 + b_+ - b_-)/sqrt(K) away, and the own neuron is
+    silent from (1 + b_+)/sqrt(K1) on; of a negative one likewise. A tie counts as misread, and the
+    radius is 0 where a centre is misread as it is.
 
     No biases have more than 1/sqrt(K), the theorem "for any choice of bias" of the talk; in its
     scaling this is sqrt(d/k). Let u = 1 + b_+ and v = 1 + b_-. Where both classes meet the line,
@@ -37,6 +37,7 @@ def averaged_radius(
 
     - `positive`: K1, the number of subclasses with label +1; 1 or more.
     - `negative`: K2, the number of subclasses with label -1; 1 or more.
+    - `biases`: (b_+, b_-), zero by default.
     """
     own = integer("positive", positive, minimum=1)
     other = integer("negative", negative, minimum=1)

@@ -66,6 +66,7 @@ def onset_time(scale: float, rate: float) -> float:
 
     Arguments:
 
+    - `scale`: the norm that the neuron starts at, above 0.
     - `rate`: g, the growth of log ||w|| in a unit of time (`growth_rate`); above 0.
     """
     scale = number("scale", scale, above=0.0, maximum=1.0)

@@ -16,20 +16,15 @@ from extremal._check import choice, integer, number, require
 
 @dataclass(frozen=True)
 class Order:
-    """A number of parameters up to constants, such as "at most C N d, up to logarithms".
-
-    `shape` is the expression and `value` what it gives; for an exponential exp(c d) the `value` is
-    d and `exponential` True, since the rate c is unknown. `constant` is the factor C, None where
-    the sources do not say.
-    """
+    """A number of parameters up to constants, such as "at most C N d, up to logarithms"."""
 
     side: Literal["upper", "lower"]  # at most, or at least, so many parameters
-    shape: str
-    value: float
+    shape: str  # the expression, such as "N d"
+    value: float  # what it gives; d for an exponential exp(c d)
     source: str  # paper and theorem
-    exponential: bool = False
+    exponential: bool = False  # whether it is exp(c d); the rate c is unknown
     logarithms: bool = False  # whether logarithmic factors are left out
-    constant: float | None = None
+    constant: float | None = None  # the factor C, None where sources do not say
 
     @property
     def known(self) -> bool:

@@ -17,14 +17,13 @@ _EDGE_WIDTH = 1e-6
 class PatchWindow:
     """The three inequalities of the window, each as a quotient that is above 1 where it holds.
 
-    `denser`: |J_NR| beta^q / (|J_R| alpha^q), the non-robust features grow first. `breakable`:
-    2 epsilon / beta, an attack turns them. `learnable`: |J_R| (alpha - epsilon)^q / (P epsilon^q),
+    `denser`: the non-robust features grow first. `breakable`: an attack turns them. `learnable`:
     the robust ones stand above what an attack adds to all patches, 0 where epsilon >= alpha.
     """
 
-    denser: float
-    breakable: float
-    learnable: float
+    denser: float  # |J_NR| beta^q / (|J_R| alpha^q)
+    breakable: float  # 2 epsilon / beta
+    learnable: float  # |J_R| (alpha - epsilon)^q / (P epsilon^q)
 
     @property
     def inside(self) -> bool:
@@ -47,7 +46,6 @@ def patch_window(
 ) -> PatchWindow:
     """Return the window's quotients for features of strengths `alpha` and `beta`.
 
-    `robust` is |J_R|, `dense` |J_NR|, `radius` the l-inf epsilon, `q` the smoothed ReLU's power.
     The talk assumes alpha >> beta and sum alpha^tau << sum beta^tau for some tau; these
     inequalities are ours, found on prototypes, with tau = q.
 
@@ -57,6 +55,8 @@ def patch_window(
     - `dense`: |J_NR|, the number of patches with a non-robust feature; 1 or more.
     - `alpha`: the strength of the robust features, above 0.
     - `beta`: the strength of the non-robust features, above 0.
+    - `radius`: epsilon, the l-inf size of the attack; above 0.
+    - `q`: the power of the smoothed ReLU, 1 or more.
     """
     few, many = (
         integer("robust", robust, minimum=1),
@@ -76,17 +76,15 @@ def patch_window(
 class PatchAssumptions:
     """What Li & Li 2025 assume of patch data, for the worst of all points that may be drawn.
 
-    `stronger`: min alpha / max beta over the classes, which alpha >> beta wants large. `denser`:
-    the quotient of sum beta^tau by sum alpha^tau at the tau >= 0 that makes it largest, `best_tau`
-    (infinite where even the largest alpha is below the least beta). It is above 1 for all tau below
-    `tau_limit`: with tau = q it holds where q < `tau_limit`. `windows` has each class's quotients.
+    alpha >> beta wants `stronger` large. `best_tau` is infinite where even the largest alpha is
+    below the least beta. With tau = q the second assumption holds where q < `tau_limit`.
     """
 
-    stronger: float
-    denser: float
-    best_tau: float
-    tau_limit: float
-    windows: tuple[PatchWindow, ...]
+    stronger: float  # min alpha / max beta over the classes
+    denser: float  # sum beta^tau / sum alpha^tau at the best tau
+    best_tau: float  # the tau >= 0 that makes this quotient largest
+    tau_limit: float  # the quotient is above 1 for all tau below it
+    windows: tuple[PatchWindow, ...]  # each class's quotients
 
     @property
     def hold(self) -> bool:
@@ -112,15 +110,16 @@ def patch_assumptions(
 ) -> PatchAssumptions:
     """Check the assumptions on data whose coefficients lie in given intervals.
 
-    `alpha` and `beta`, (k, 2), hold the ends of each class's interval, as `PatchData` has them; the
-    others are those of `patch_window`. Each quotient is taken where it is least: `stronger` and
-    `learnable` at the least alpha, `denser` at the largest alpha and the least beta, `breakable` at
-    the largest beta.
+    Each quotient is taken where it is least: `stronger` and `learnable` at the least alpha,
+    `denser` at the largest alpha and the least beta, `breakable` at the largest beta.
 
     Arguments:
 
     - `robust`: |J_R|, the number of patches with a robust feature; 1 or more.
     - `dense`: |J_NR|, the number of patches with a non-robust feature; 1 or more.
+    - `alpha`: the ends of each class's interval of robust strengths, (k, 2), as `PatchData` has
+      them.
+    - `beta`: those of the non-robust strengths, (k, 2).
     - `radius`: epsilon, the l-inf size of the attack; above 0.
     - `q`: the power of the smoothed ReLU, 1 or more.
     """

@@ -32,7 +32,7 @@ class Bound:
         return self.tail >= 1.0
 
     def allows(self, accuracy: float) -> bool:
-        """Whether an accuracy agrees with the bound."""
+        """Whether `accuracy`, in [0, 1], agrees with the bound."""
         return accuracy >= self.value if self.side == "lower" else accuracy <= self.value
 
 

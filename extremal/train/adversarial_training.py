@@ -129,10 +129,9 @@ def adversarial(
     progress: bool | Progress = False,
     generator: torch.Generator,
 ) -> Trajectory:
-    """Train on what the attack `inner` makes of each batch, for a number of `epochs`.
+    """Train on what the attack `inner` makes of each batch.
 
-    The network is trained in place; times are epochs. `batch` None is full-batch descent. Over the
-    first `warm_up` epochs the radius grows evenly. The loss is (1 - `clean_share`) of that on
+    The network is trained in place; times are epochs. The loss is (1 - `clean_share`) of that on
     perturbed points plus `clean_share` of that on the points; with `trades` it is the loss on the
     points plus `trades` times the mean KL divergence of the perturbed outputs from theirs, which
     the attack then raises (Zhang et al. 2019). At radius 0 it is plain training, to the bit.
@@ -146,20 +145,26 @@ def adversarial(
     With a patience, training stops once as many records have brought no better "validation_robust"
     and leaves the weights of the best record, of equally robust ones that of least loss; the `info`
     says which epoch's. Then every epoch is recorded unless a `record` says otherwise, and the start
-    does not count. With a `checkpoint` it goes on from the file where it was interrupted, to the
-    same weights.
+    does not count.
 
     Arguments:
 
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
     - `train`: the training data, a `Dataset` with points in the network's own dtype.
+    - `inner`: the `InnerAttack` that each batch meets first.
     - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
     - `method`: "sgd", which may have momentum, or "adam".
     - `lr`: step size, above 0.
     - `momentum`: as in `gd`, in [0, 1); it must be 0 for Adam.
+    - `batch`: points a step; None (the default) for full-batch descent.
+    - `epochs`: how often all data are visited.
+    - `warm_up`: over so many first epochs the radius grows evenly; 0 by default.
+    - `clean_share`: of the loss that is on the points as they are, in [0, 1]; 0 by default.
+    - `trades`: the weight of the KL divergence, see above; None (the default) for the plain loss.
     - `watch`: how robust accuracy is recorded, a `RobustValidation`; None for its defaults.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone, or for
       every epoch where there is a patience.
+    - `checkpoint`: a file to go on from after an interruption, to the same weights; None for none.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     - `generator`: source of all random numbers; the same seed gives the same result.
     """

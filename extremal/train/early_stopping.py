@@ -29,19 +29,17 @@ from extremal.train.recording import DivergenceError, Probe, Recorder, Trajector
 class RobustValidation:
     """How closely robust accuracy is watched, and when training ends early.
 
-    Looked at are so many `points`, evenly spaced, of the training data and of `validation`, under
-    all attacks of `ex.attack.run` with so many `steps` within `radius`, by default that of the
-    attack trained with. `patience` is the number of records without a better robust accuracy on
-    `validation` after which training ends. Without `training` only the validation set is attacked,
-    which takes half the time.
+    Points of the training data and of `validation` are attacked by all attacks of `ex.attack.run`.
+    Training ends after `patience` records without a better robust accuracy on `validation`; None
+    for no such end.
     """
 
-    points: int = 200
-    steps: int = 50
-    radius: float | None = None
-    validation: Dataset | None = None
-    patience: int | None = None
-    training: bool = True
+    points: int = 200  # how many are looked at, evenly spaced, of each set
+    steps: int = 50  # of the attacks of `ex.attack.run`
+    radius: float | None = None  # None for that of the attack trained with
+    validation: Dataset | None = None  # points that are not trained on; None for none
+    patience: int | None = None  # how many records without a better one end it
+    training: bool = True  # False takes half the time: validation alone
 
     def __post_init__(self) -> None:
         _check.integer("points", self.points, minimum=1)
@@ -59,7 +57,15 @@ class RobustValidation:
     def probes(
         self, train: Dataset, inner: InnerAttack, generator: torch.Generator
     ) -> dict[str, Probe]:
-        """What is recorded, by name; each draws from the generator's own seed."""
+        """What is recorded, by name; each draws from the generator's own seed.
+
+        Arguments:
+
+        - `train`: the training data.
+        - `inner`: the attack trained with, whose norm and box are used, and its radius where none
+          is given.
+        - `generator`: a `torch.Generator`; its seed decides all draws.
+        """
         seed = generator.initial_seed()
         probes = {"robust_accuracy": self._robust(train, inner, seed)} if self.training else {}
         if self.validation is not None:

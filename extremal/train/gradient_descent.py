@@ -38,15 +38,13 @@ def adam(
     progress: bool | Progress = False,
     generator: torch.Generator,
 ) -> Trajectory:
-    """Adam with PyTorch's defaults, for a number of `steps` or of `epochs` through the data.
+    """Adam with PyTorch's defaults, for a number of steps or of epochs through the data.
 
     m <- .9 m + .1 g, s <- .999 s + .001 g^2, theta <- theta - lr m' / (sqrt(s') + 1e-8) with
     m' = m/(1 - .9^t) and s' = s/(1 - .999^t) at step t: Kingma & Ba 2015, Algorithm 1. Each epoch
-    visits the data once, in random order, `batch` points at a time (the last batch may be smaller).
-    The network is trained in place; times are steps. A `PReLUNet`'s points are prepared once, so
-    that beside the data a copy of it is held, a smaller one where most columns rarely vary
-    (`train.sparse_inputs`). `progress` is False, True for a bar on the standard error, or a
-    function of (what, done, total).
+    visits the data once, in random order. The network is trained in place; times are steps. A
+    `PReLUNet`'s points are prepared once, so that beside the data a copy of it is held, a smaller
+    one where most columns rarely vary (`train.sparse_inputs`).
 
     Arguments:
 
@@ -54,7 +52,11 @@ def adam(
     - `train`: the training data, a `Dataset` with points in the network's own dtype.
     - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
     - `lr`: step size, above 0.
+    - `batch`: points a step, 1000 by default; the last batch of an epoch may be smaller.
+    - `steps`: how many steps; None where `epochs` are given.
+    - `epochs`: how often all data are visited; None where `steps` are given.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     - `generator`: source of all random numbers; the same seed gives the same result.
     """
     used = as_loss(loss)
@@ -118,8 +120,8 @@ def gd(
 ) -> Trajectory:
     """Full-batch gradient descent: theta <- theta - lr grad L(theta), `steps` times.
 
-    With `momentum` m in [0, 1) heavy balls: s <- m s + grad L(theta), theta <- theta - lr s. The
-    network is trained in place; times are steps of lr / (1 - m), the flow time it approximates.
+    With momentum m heavy balls: s <- m s + grad L(theta), theta <- theta - lr s. The network is
+    trained in place; times are steps of lr / (1 - m), the flow time it approximates.
 
     Arguments:
 
@@ -127,6 +129,8 @@ def gd(
     - `train`: the training data, a `Dataset` with points in the network's own dtype.
     - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
     - `lr`: step size, above 0.
+    - `momentum`: m in [0, 1), 0 by default.
+    - `steps`: how many steps are taken.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone.
     """
     _check.instance("train", train, Dataset, "be a Dataset")
@@ -149,10 +153,10 @@ def sgd(
     record: Record | None = None,
     generator: torch.Generator,
 ) -> Trajectory:
-    """Mini-batch SGD: each epoch visits the data once, in random order, `batch` points at a time.
+    """Mini-batch SGD: each epoch visits the data once, in random order, a batch at a time.
 
-    The network is trained in place; `momentum` and times are as in `gd`. Min & Vidal 2024 use
-    lr = 0.2 and batch = 100, without momentum.
+    The network is trained in place; times are as in `gd`. Min & Vidal 2024 use lr = 0.2 and
+    batch = 100, without momentum.
 
     Arguments:
 
@@ -160,6 +164,8 @@ def sgd(
     - `train`: the training data, a `Dataset` with points in the network's own dtype.
     - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
     - `lr`: step size, above 0.
+    - `momentum`: as in `gd`, in [0, 1); 0 by default.
+    - `batch`: points a step; the last batch of an epoch may be smaller.
     - `steps`: how many steps, each on one batch.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone.
     - `generator`: source of all random numbers; the same seed gives the same result.

@@ -25,20 +25,19 @@ Slope = Callable[[Tensor], Tensor]  # of outputs: the derivative of what is to r
 class InnerAttack:
     """An attack of a few gradient steps, which each batch meets before it is learned from.
 
-    d <- project(d + step g) onto the ball of `radius` in `norm` (and the `box`), `steps` times,
-    from the `start`, "zero" or a "random" point of the ball. With `ascent` "steepest" g is the
-    direction of length 1 in the norm that the loss rises fastest along (the sign of its gradient in
-    linf), and `step` its length, 2.5 radius / steps unless given; with "plain" g is the gradient of
-    the sample's own loss as it is, and a step must be given.
+    d <- project(d + step g) onto the ball (and the box), `steps` times. With `ascent` "steepest" g
+    is the direction of length 1 in the norm that the loss rises fastest along (the sign of its
+    gradient in linf), and `step` its length; with "plain" g is the gradient of the sample's own
+    loss as it is, and a step must be given.
     """
 
-    norm: Literal["l1", "l2", "linf"]
-    radius: float
-    steps: int = 10
-    step: float | None = None
-    ascent: Literal["steepest", "plain"] = "steepest"
-    start: Literal["zero", "random"] = "zero"
-    box: Box | None = None
+    norm: Literal["l1", "l2", "linf"]  # of perturbations
+    radius: float  # of the ball in that norm, at least 0
+    steps: int = 10  # how many steps are taken
+    step: float | None = None  # the length of a step; None for 2.5 radius / steps
+    ascent: Literal["steepest", "plain"] = "steepest"  # what a step goes along, see above
+    start: Literal["zero", "random"] = "zero"  # 0, or a random point of the ball
+    box: Box | None = None  # (low, high) that points stay in; None for none
 
     def __post_init__(self) -> None:
         _check.choice("norm", self.norm, ("l1", "l2", "linf"))
@@ -62,9 +61,17 @@ class InnerAttack:
         start_radius_share: float = 0.0,
         generator: torch.Generator,
     ) -> Tensor:
-        """x + d after the steps, within `share` of the radius, for a function's slope in f(x).
+        """x + d after the steps, for a function's slope in f(x).
 
-        A start at zero is instead a random point within `start_radius_share` of that radius.
+        Arguments:
+
+        - `net`: the network that is attacked.
+        - `x`: points (n, dim) to perturb.
+        - `slope`: the derivative of what is raised in the outputs f(x), as a function of these.
+        - `share`: of the radius that the ball has, 1 by default; a warm-up uses less.
+        - `start_radius_share`: of that radius within which a start at zero is drawn at random
+          instead; 0 by default.
+        - `generator`: a `torch.Generator`, the source of all random draws.
         """
         ball = Ball(self.norm, share * self.radius, self.box)
         length = self.step or _PATH_RADII * self.radius / self.steps

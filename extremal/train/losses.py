@@ -94,7 +94,7 @@ class Loss:
         _check.choice("reduction", self.reduction, ("mean", "sum"))
 
     def check(self, outputs: int) -> None:
-        """Require that the loss fits a network's number of outputs."""
+        """Require that the loss fits a network's number of `outputs`."""
         if self.function is not None:
             return
         single = outputs == 1
@@ -103,12 +103,12 @@ class Loss:
         _check.require(fits, "loss", rule, f"{self.name!r} for {outputs} outputs")
 
     def value(self, out: Tensor, y: Tensor) -> Tensor:
-        """The loss, a scalar tensor that autograd can follow."""
+        """The loss of outputs `out` with labels `y` (n,), a scalar that autograd can follow."""
         each = self.each(out, y)
         return each.mean() if self.reduction == "mean" else each.sum()
 
     def slope(self, out: Tensor, y: Tensor) -> Tensor:
-        """The derivative of the loss in the outputs, of the shape of `out`."""
+        """The derivative of the loss in the outputs, of the shape of `out`, for labels `y` (n,)."""
         if self.function is not None:
             with torch.enable_grad():
                 point = out.detach().requires_grad_(True)
@@ -124,7 +124,7 @@ class Loss:
         return share * (torch.softmax(out, 1) - own)
 
     def each(self, out: Tensor, y: Tensor) -> Tensor:
-        """The loss of each sample, (n,)."""
+        """The loss of each sample, (n,), with outputs `out` and labels `y` (n,)."""
         if self.function is not None:
             found = self.function(out, y)
             good = isinstance(found, Tensor) and found.shape == out.shape[:1]

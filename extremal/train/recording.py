@@ -27,24 +27,23 @@ _FILE_RULE = "be a trajectory file that extremal wrote"
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Values recorded at `times` (m,): each of `values` and `snapshots` has m rows.
+    """What was recorded of a training run at m times.
 
     `times` are flow time (step size times steps for GD and SGD), steps for Adam, or epochs for
-    adversarial training. `values` hold "loss", "accuracy" and whatever was watched, `snapshots` the
-    parameters by name where they were asked for, and `info` the method, its counts, and whether it
-    reached the end.
+    adversarial training. `values` hold "loss", "accuracy" and whatever was watched, and `snapshots`
+    the parameters by name where they were asked for.
     """
 
-    times: Tensor
-    values: Mapping[str, Tensor]
-    snapshots: Mapping[str, Tensor] = field(default_factory=dict)
-    info: Mapping[str, Any] = field(default_factory=dict)
+    times: Tensor  # (m,), when values were recorded
+    values: Mapping[str, Tensor]  # m rows each, by name
+    snapshots: Mapping[str, Tensor] = field(default_factory=dict)  # m rows each, by name
+    info: Mapping[str, Any] = field(default_factory=dict)  # the method, its counts and its end
 
     def __len__(self) -> int:
         return len(self.times)
 
     def at(self, index: int, net: nn.Module) -> nn.Module:
-        """Load snapshot number `index` into a network of the same shape, and return it."""
+        """Load snapshot number `index` into `net`, a network of the same shape, and return it."""
         stored = bool(self.snapshots)
         _check.require(stored, "trajectory", "have snapshots (record with snapshots=True)", "none")
         with torch.no_grad():
@@ -54,7 +53,7 @@ class Trajectory:
         return net
 
     def save(self, path: str | Path) -> None:
-        """Write a safetensors file with the info as JSON in its header, whole or not at all.
+        """Write `path`, safetensors with the info as JSON in its header, whole or not at all.
 
         Where that fails it is a `FileError`, a ValueError with the path and the reason.
         """
@@ -67,7 +66,7 @@ class Trajectory:
 
     @classmethod
     def load(cls, path: str | Path) -> Trajectory:
-        """Read what `save` wrote; a missing, broken or foreign file is a ValueError."""
+        """Read from `path` what `save` wrote; a missing, broken or foreign file is a ValueError."""
         file = as_path(path)
         _check.require(file.is_file(), "path", "name an existing trajectory file", file)
         try:
@@ -103,18 +102,17 @@ Probe = Callable[[nn.Module], Tensor | float]  # a quantity of the network that 
 
 @dataclass(frozen=True)
 class Record:
-    """Record at the times `at`, and always at the start and the end, beyond which none may lie.
+    """What is recorded of a training run, and when: always at its start and its end.
 
-    The loss and the accuracy on the training data are always recorded; `watch` maps names to
-    functions of the network, such as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`.
-    With `snapshots` the parameters themselves are kept, too. With `phases` a gradient flow is
-    recorded also where one phase ends and the next begins.
+    The loss and the accuracy on the training data are always recorded; an entry of `watch` is such
+    as `lambda net: ex.measure.cosines(net.neurons, mix.centers)`. A flow is recorded with `phases`
+    also where one phase ends and the next begins.
     """
 
-    at: Sequence[float] = ()
-    watch: Mapping[str, Probe] = field(default_factory=dict)
-    snapshots: bool = False
-    phases: bool = False
+    at: Sequence[float] = ()  # times, none beyond the end
+    watch: Mapping[str, Probe] = field(default_factory=dict)  # functions of the network, by name
+    snapshots: bool = False  # whether the parameters are kept, too
+    phases: bool = False  # whether a gradient flow's phases are recorded, too
 
     def __post_init__(self) -> None:
         times = tuple(_check.number("record.at", t, minimum=0.0) for t in _as_list(self.at))
@@ -128,7 +126,15 @@ class Record:
 
     @classmethod
     def log_spaced(cls, first: float, last: float, count: int, **others: Any) -> Record:
-        """Record at `count` times from `first` to `last`, equally spaced in their logarithm."""
+        """Record at times that are equally spaced in their logarithm.
+
+        Arguments:
+
+        - `first`: the first time, above 0.
+        - `last`: the last time.
+        - `count`: how many times.
+        - `others`: the other fields of a `Record`.
+        """
         low = _check.number("first", first, above=0.0)
         high = _check.number("last", last, above=low)
         _check.integer("count", count, minimum=2)

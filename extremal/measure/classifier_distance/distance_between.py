@@ -47,18 +47,16 @@ _SUMMED_SHARE = 1e-7
 class Distance:
     """The distance found, the scale c, and the point x of the sphere where it is attained.
 
-    `value` is |c f - F| at the witness, the largest that was found. `lower` is a proven lower bound
-    on the distance by the same points: the least over c of the largest difference on all points
-    that the search found (nan for the paper's algorithm, which fixes c beforehand). `upper` is a
-    proven upper bound on the supremum at c, and so on the distance (nan where the two networks have
-    different powers, and for the paper's algorithm).
+    `lower` is the least over c of the largest difference on all points that the search found (nan
+    for the paper's algorithm, which fixes c beforehand). `upper` bounds the supremum at c, and so
+    the distance (nan where the two networks have different powers, and for the paper's algorithm).
     """
 
-    value: float
+    value: float  # |c f - F| at the witness, the largest that was found
     scale: float  # c, above 0
     witness: Tensor  # (dim,), of norm 1
-    lower: float
-    upper: float
+    lower: float  # a proven lower bound on the distance, or nan
+    upper: float  # a proven upper bound on the distance, or nan
     converged: bool  # whether c and x agreed in the end; always True for "paper"
     method: str  # "search" or "paper"
 
@@ -130,13 +128,11 @@ def distance(
     """dist(net, reference), by a joint search over c and x or by the paper's Algorithm 1.
 
     "search": f and F depend on x only through the span of their neurons, so x is sought in that
-    span's coordinates, from `starts` random points (100) and from the heaviest neurons, by ascents
-    of at most `steps` steps (100); c is the exact minimiser over the points found so far, and both
-    alternate until they agree.
+    span's coordinates, from random points and from the heaviest neurons by ascents; c is the exact
+    minimiser over the points found so far, and both alternate until they agree.
 
-    "paper": Algorithm 1 as printed: c by least squares on `fit_points` uniform points of the sphere
-    (or on the points of `fit`, as the authors' file does), then normalised projected gradient
-    ascent on |c f - F|^2 with steps of 0.01 (`steps` = 2000 from `starts` = 1000 uniform points).
+    "paper": Algorithm 1 as printed: c by least squares, then normalised projected gradient ascent
+    on |c f - F|^2 with steps of 0.01 from uniform points.
 
     Arguments:
 
@@ -144,6 +140,11 @@ def distance(
     - `reference`: F, another such network, of the same dim.
     - `generator`: source of all random numbers; the same seed gives the same result.
     - `method`: "search" or "paper", see above.
+    - `starts`: random points to start from; None for 100 with "search", 1000 with "paper".
+    - `steps`: of each ascent; None for at most 100 with "search", 2000 with "paper".
+    - `fit`: the points that "paper" finds c on, as the authors' file does; None for uniform ones.
+    - `fit_points`: how many uniform points of the sphere "paper" finds c on without `fit`, 1000 by
+      default.
     """
     _check.choice("method", method, ("search", "paper"))
     _check_pair(net, reference, generator)

@@ -253,39 +253,33 @@ def least_loss(margins: Tensor) -> Tensor:
 class ExtremalDirections:
     """The directions found, first those of positive neurons, each sign by falling basin.
 
-    `directions` (m, dim) are of norm 1, `sign` (m,) is that of the votes of the neurons they
-    attract, and `growth` (m,) = s g is the rate of log ||w|| there. `basin` (m,) is the share of
-    all starts of that sign that end there; with `dead` (of the positive, of the negative) the
-    shares of a sign add up to 1. `residual` (m,) is |P G|/|G|.
+    With `dead`, the shares in `basin` of one sign add up to 1.
 
-    `eigenvalues` (m, k), falling, are the largest of the flow's linearisation, the Hessian of s g
-    on the sphere (-inf along a kink); `stable` (m,) says that none is positive beyond
-    1e-6 p |growth|, and `continuum` (m,) how many are zero to within that: the dimension of a
-    family of equally good directions, of which one is listed.
+    `eigenvalues` are those of the Hessian of s g on the sphere (-inf along a kink). `stable` means
+    that none is positive beyond 1e-6 p |growth|, and `continuum` counts those that are zero to
+    within that: the dimension of a family of equally good directions, of which one is listed.
 
-    `kinks` (m,) counts the opposing samples that hold the neuron at <x_i, u> = 0, active in part
-    (p = 1 only); `one_sided` (m,) the own samples (p < 2) whose <x_i, u> tends to 0 from below:
-    such a point has a basin and is yet unstable, with eigenvalues +inf, as any noise would activate
-    them.
+    The samples counted in `kinks` hold the neuron where they are active in part. A point with own
+    samples whose <x_i, u> tends to 0 from below (`one_sided`) has a basin and is yet unstable, with
+    eigenvalues +inf, as any noise would activate them.
 
-    `reached_row` (2, starts) is the row that each start ended in as a positive and as a negative
-    neuron, -1 for dead; `unfinished` (positive, negative) is the share of starts whose flow had not
-    arrived when its steps were used up: Newton's method decided them.
+    `reached_row` is the row that each start ended in as a positive and as a negative neuron. The
+    steps of `unfinished` starts were used up before they arrived: Newton's method decided them.
     """
 
-    directions: Tensor
-    sign: Tensor
-    growth: Tensor
-    basin: Tensor
-    eigenvalues: Tensor
-    stable: Tensor
-    continuum: Tensor
-    kinks: Tensor
-    one_sided: Tensor
-    residual: Tensor
-    reached_row: Tensor
-    dead: tuple[float, float]
-    unfinished: tuple[float, float]
+    directions: Tensor  # (m, dim), of norm 1
+    sign: Tensor  # (m,), of the votes of the neurons they attract
+    growth: Tensor  # (m,), s g, the rate of log ||w|| there
+    basin: Tensor  # (m,), the share of all starts of that sign that end there
+    eigenvalues: Tensor  # (m, k), falling, the largest of the flow's linearisation
+    stable: Tensor  # (m,), whether no eigenvalue is positive
+    continuum: Tensor  # (m,), how many eigenvalues are zero
+    kinks: Tensor  # (m,), the opposing samples at <x_i, u> = 0 (p = 1 only)
+    one_sided: Tensor  # (m,), the own samples that tend to 0 from below (p < 2)
+    residual: Tensor  # (m,), |P G|/|G|
+    reached_row: Tensor  # (2, starts), where each start ended, -1 for dead
+    dead: tuple[float, float]  # shares of the positive and of the negative starts
+    unfinished: tuple[float, float]  # shares of starts that had not arrived
     p: float  # the power of the activation
     data: Dataset = option(repr=False)  # the data that the directions are of
 
@@ -385,20 +379,22 @@ def extremal_directions(
     other starts the same orbits at another speed). The loss only scales g: 1 for "exp", 1/2 for
     "logistic".
 
-    Both signs are followed from `starts` uniform directions each (or from the rows of a tensor), in
-    the dtype of the data and in the coordinates of their span, with controlled steps, so that
-    basins are those of the flow; data of more than `subset` points are thinned to that many at
-    random for this (None: never), after which all data decide. Ends within an angle of 1e-3
-    (3e-3 for p < 2) are merged, then made exact in float64 by Newton's method, for p = 1 by the
-    pattern of active samples; starts that came to rest at an unstable point are pushed off and go
-    on. Starts that activate no sample, or are driven out of all that they activate, are dead.
-    Unstable fixed points are not sought.
+    Both signs are followed from the same starts, in the dtype of the data and in the coordinates of
+    their span, with controlled steps, so that basins are those of the flow; data of more than
+    `subset` points are thinned to that many at random for this, after which all data decide. Ends
+    within an angle of 1e-3 (3e-3 for p < 2) are merged, then made exact in float64 by Newton's
+    method, for p = 1 by the pattern of active samples; starts that came to rest at an unstable
+    point are pushed off and go on. Starts that activate no sample, or are driven out of all that
+    they activate, are dead. Unstable fixed points are not sought.
 
     Arguments:
 
     - `data`: a `Dataset` with labels -1 / +1.
     - `p`: the power of the activation, at least 1.
+    - `starts`: the number of uniform directions to start from, 200 by default, or a tensor whose
+      rows they are.
     - `loss`: "exp" or "logistic", see above.
+    - `subset`: how many random points the flow sees at most, 2000 by default; None for all of them.
     - `generator`: source of all random numbers; the same seed gives the same result.
     """
     p = _check_settings(data, p, starts, subset, generator)

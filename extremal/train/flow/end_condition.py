@@ -99,9 +99,9 @@ class Until:
     steps or more, while the flow time grew a thousandfold.
     """
 
-    time: float = math.inf
-    loss: float | None = None
-    margin: float | None = None
+    time: float = math.inf  # flow time, above 0
+    loss: float | None = None  # of the training data, above 0; None for no such goal
+    margin: float | None = None  # the smallest one to reach; None for no such goal
 
     def __post_init__(self) -> None:
         if self.time != math.inf:
@@ -119,7 +119,14 @@ class Until:
         return self.loss is not None or self.margin is not None
 
     def reached(self, outputs: Tensor, y: Tensor, loss: Loss) -> str:
-        """Which goal the training outputs meet: "loss", "margin", or "" where none is met."""
+        """Which goal the training outputs meet: "loss", "margin", or "" where none is met.
+
+        Arguments:
+
+        - `outputs`: the outputs (n,) or (n, C) on the training data.
+        - `y`: their labels (n,).
+        - `loss`: the `Loss` that is trained with.
+        """
         if self.loss is not None and float(loss.value(outputs, y)) <= self.loss:
             return "loss"
         if self.margin is not None and float(output_margins(outputs, y).min()) >= self.margin:

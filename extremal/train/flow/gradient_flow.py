@@ -55,8 +55,8 @@ def gradient_flow(
     """Follow theta' = -grad L(theta) from the network's weights to flow time `until`.
 
     Min & Vidal 2024, Section 2 (the paper writes the inclusion with the opposite sign; it is
-    descent). The network is trained in place and keeps its dtype. `until` may also be an `Until`
-    with a loss or a margin to reach. With a summed loss, time runs n times faster.
+    descent). The network is trained in place and keeps its dtype. With a summed loss, time runs n
+    times faster.
 
     "general" makes no assumption on the data and converges to the sample's flow as `tolerance` goes
     to 0. A one-output network without biases is followed in stages (`flow.staged_flow`) where
@@ -72,12 +72,8 @@ def gradient_flow(
     to the sample's flow as the tolerance goes to 0.
 
     "auto" takes "mixture" where it applies and the data say that they are an `OrthonormalMixture`,
-    else "general"; the trajectory's info says which. `progress=True` writes flow time, loss and
-    phase to the standard error; a function of the three is called instead. With a `checkpoint` the
-    state is kept in that file every 15 seconds and on Ctrl-C, and a later call with the network as
-    it was at the start goes on from there; it is removed at the end. The flow is deterministic:
-    `generator` is not used. Denormal numbers are flushed from here on in this process
-    (`torch.set_flush_denormal`).
+    else "general"; the trajectory's info says which. Denormal numbers are flushed
+    from here on in this process (`torch.set_flush_denormal`).
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
     (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
@@ -90,10 +86,16 @@ def gradient_flow(
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
     - `train`: the training data, a `Dataset`.
     - `loss`: "exp", "logistic" or "cross-entropy", a function as in `Loss`, or a `Loss`.
+    - `until`: the flow time to end at, or an `Until` with a loss or a margin to reach.
     - `method`: "auto", "general" or "mixture", see above; one that does not apply is refused.
+    - `tolerance`: the error allowed in a step, above 0, see above; None for the default of the
+      method.
     - `max_steps`: the most steps, rejected ones included; too few raise a `DivergenceError`.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone.
     - `progress`: True for a line on the standard error, or a function of (flow time, loss, phase).
+    - `checkpoint`: a file that keeps the state every 15 seconds and on Ctrl-C, and is removed at
+      the end; a later call with the network as it was at the start goes on from there.
+    - `generator`: not used, since the flow is deterministic.
     """
     end = as_until(until)
     check_progress(progress)
