@@ -44,7 +44,8 @@ def test_the_wheel_holds_all_of_the_package_and_nothing_else(wheel):
     }
     assert summaries
     assert assets
-    others = {"extremal/py.typed", "extremal/data/fetching/registry.txt"}
+    others = {"py.typed", "references.bib", "data/fetching/registry.txt"}
+    others = {f"extremal/{name}" for name in others}
     assert names == code | networks | summaries | assets | others
 
 
