@@ -46,8 +46,24 @@ record = Experiment(
     axes=("clusters",),
     panels=(Line("Median radius", "clusters", ("F", "F3"), "clusters K", "l2 radius"),),
     claims=(
-        Claim("F, K = 10", "F", 10**-0.5, 0.02, "1/sqrt(K), Theorem 1", {"clusters": 10}),
-        Claim("F^(3), K = 10", "F3", 2**-0.5, 0.02, "sqrt(2)/2, Theorem 1", {"clusters": 10}),
+        Claim(
+            "F, K = 10",
+            "F",
+            10**-0.5,
+            0.02,
+            "1/sqrt(K), Theorem 1",
+            {"clusters": 10},
+            against="theory",
+        ),
+        Claim(
+            "F^(3), K = 10",
+            "F3",
+            2**-0.5,
+            0.02,
+            "sqrt(2)/2, Theorem 1",
+            {"clusters": 10},
+            against="theory",
+        ),
     ),
 )
 

@@ -9,14 +9,22 @@ import importlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from bench._common import markdown_table
 from extremal import __version__, report
-from extremal.experiments import load_summary
-from extremal.report.verdict_table import verdicts as verdict_words
+from extremal._check import choice
+from extremal.experiments import get, load_summary
+from extremal.experiments.experiment import AGAINST
+from extremal.report.verdict_table import verdict
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "bench" / "results"
+RESULTS = ROOT / "results"
+# Summaries of all stored runs, in the order of their names.
+STORED_RUNS = sorted(RESULTS.rglob("*.json"))
+# Names of experiments that begin so are open questions, and stand among the answers in any case.
+_OPEN_QUESTIONS = "open-questions/"
 # Kinds of data of the bench on the flow: what any user has, and what a known mixture is.
 _FLOWS = ("plain x and y", "known mixture")
 
@@ -130,22 +138,85 @@ def _three_ways(what: str) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
+def stored_rows(path: Path, against: str) -> list[dict[str, Any]]:
+    """Those rows of a stored summary whose claims are held against this: published, say.
+
+    A summary does not say it: rows and the record's claims of the scale are in the same order.
+    """
+    summary = load_summary(path)
+    claims = [each for each in get(summary["experiment"]).claims if summary["scale"] in each.scales]
+    both = zip(claims, summary["rows"], strict=True)
+    return [row for claim, row in both if claim.against == against]
+
+
 def _verdicts(what: str) -> str:
-    """One row for each stored summary: how many rows agree, and the figure."""
+    """One row for each stored run with claims of this kind: how many agree, or the answer."""
+    choice("verdicts", what, AGAINST)
+    return _answers() if what == "question" else _agreements(what)
+
+
+def _agreements(against: str) -> str:
+    """One row for each stored run with such claims: how many of them agree, and the figure."""
     lines = ["| experiment | scale | rows that agree | figure |", "|---|---|---:|---|"]
-    for path in sorted((ROOT / what).rglob("*.json")):
-        summary = load_summary(path)
-        words = verdict_words(summary)
-        count = f"{words.count('agrees')} of {len(words)}"
-        files = [path.with_suffix(suffix) for suffix in (".png", ".gif")]
-        links = [
-            f"[{file.suffix[1:].upper()}](../{file.relative_to(ROOT)})"
-            for file in files
-            if file.is_file()
-        ]
-        cells = (f"`{summary['experiment']}`", summary["scale"], count, ", ".join(links))
+    for path in STORED_RUNS:
+        words = [verdict(row) for row in stored_rows(path, against)]
+        if words:
+            count = f"{words.count('agrees')} of {len(words)}"
+            lines.append(f"| {_run_name(path)} | {path.stem} | {count} | {_figures(path)} |")
+    return "\n".join(lines)
+
+
+def _answers() -> str:
+    """One row for each stored run that asks: its question, what a finding answers, the figure.
+
+    A run asks that has claims of this kind, that is of an open question, or that has no claims.
+    """
+    findings = _findings()
+    lines = ["| experiment | scale | question | answer | figure |", "|---|---|---|---|---|"]
+    for path in STORED_RUNS:
+        name = str(path.parent.relative_to(RESULTS))
+        claimed = load_summary(path)["rows"]
+        if claimed and not stored_rows(path, "question") and not name.startswith(_OPEN_QUESTIONS):
+            continue
+        link, answer = findings.get(path.with_suffix(""), ("", ""))
+        larger, _ = findings.get(path.with_name("paper"), ("", ""))
+        if larger and not link:
+            link, answer = larger, "(of the run at paper scale)"
+        told = f"{link} {answer}" if link else f"[the figure](../{_figure_path(path)})"
+        cells = [_run_name(path), path.stem, get(name).title, told, _figures(path)]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _findings() -> dict[Path, tuple[str, str]]:
+    """By stored run, without suffix: a link to the page that shows it, and its answer.
+
+    The index of the findings has both, the answer in a sentence; pages name the files of runs.
+    """
+    folder, found = ROOT / "docs" / "findings", {}
+    table_row = re.compile(r"^\| \[(.+?)\]\((.+?\.md)\) \| (.+) \|$", re.M)
+    for question, page, answer in table_row.findall((folder / "index.md").read_text()):
+        for run in re.findall(r"results/([\w/-]+)\.(?:json|png)", (folder / page).read_text()):
+            found.setdefault(RESULTS / run, (f"[{question}](findings/{page})", answer))
+    return found
+
+
+def _run_name(path: Path) -> str:
+    return f"`{path.parent.relative_to(RESULTS)}`"
+
+
+def _figure_path(path: Path) -> Path:
+    return path.with_suffix(".png").relative_to(ROOT)
+
+
+def _figures(path: Path) -> str:
+    """Links to a stored run's figure and animation, those that there are."""
+    files = [path.with_suffix(suffix) for suffix in (".png", ".gif")]
+    return ", ".join(
+        f"[{file.suffix[1:].upper()}](../{file.relative_to(ROOT)})"
+        for file in files
+        if file.is_file()
+    )
 
 
 def _headlines(what: str) -> str:

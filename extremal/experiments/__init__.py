@@ -5,6 +5,7 @@ from extremal.experiments.citations import citation
 from extremal.experiments.experiment import (
     PROVENANCE,
     SCALES,
+    Against,
     ArrayHeatMap,
     Bars,
     Claim,
@@ -35,6 +36,7 @@ from extremal.experiments.trial import Outcome, Study, Trial
 __all__ = [
     "PROVENANCE",
     "SCALES",
+    "Against",
     "ArrayHeatMap",
     "Bars",
     "Claim",

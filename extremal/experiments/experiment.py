@@ -28,6 +28,10 @@ Settings = Mapping[str, Any]
 """Values of settings by their names."""
 Rule = Literal["near", "below", "above", "over", "reported"]
 """When our number agrees with a published one."""
+Against = Literal["published", "theory", "question"]
+"""What a claim holds our number against: a published value, a theory's, or a question of ours."""
+AGAINST: tuple[Against, ...] = ("published", "theory", "question")
+"""All that a claim may hold our number against, each with a table of its own in docs/results.md."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +60,16 @@ class Claim:
     1, the interval that holds the probability of 1 with 95 % confidence (Wilson 1927).
 
     With `interval` "exponential" or "power" ours is a slope with its 95 % interval, fitted to the
-    points (`against`, value) of all matching trials together (`experiments.verdicts`): doublings of
-    the value for each step of `against`, or the exponent of a power law. Both may be lists of one
-    length; `against` may be a parameter. A value of null, which could not be measured, is left out.
-    "lead" has the residual of the first over that of the second. "below" and "above" judge by the
-    interval's ends.
+    points (`abscissa`, value) of all matching trials together (`experiments.verdicts`): doublings
+    of the value for each step of `abscissa`, or the exponent of a power law. Both may be lists of
+    one length; `abscissa` may be a parameter. A value of null, which could not be measured, is left
+    out. "lead" has the residual of the first over that of the second. "below" and "above" judge by
+    the interval's ends.
+
+    `against` has no default: "published" where a paper, a talk or a file of the authors states the
+    value or the order, or it is read off their figure; "theory" where it is a theorem's, a
+    conjecture's or a derivation's; "question" where the claim is ours, such as a check of the run
+    or what an open question expects: such a row is an answer and no verdict on a source.
     """
 
     quantity: str
@@ -72,7 +81,12 @@ class Claim:
     rule: Rule = "near"
     scales: tuple[Scale, ...] = ("quick", "paper")
     interval: Literal["range", "share", "exponential", "power", "lead"] = "range"
-    against: str = ""
+    abscissa: str = ""
+    against: Against = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what a claim cannot be held against."""
+        choice(f"against of {self.quantity!r}", self.against, AGAINST)
 
 
 @dataclass(frozen=True)

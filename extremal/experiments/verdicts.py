@@ -113,11 +113,11 @@ def _fitted(claim: Claim, found: Sequence[StoredTrial]) -> Interval:
     """The slope of one fit to the points of all these trials, and the ends of its interval."""
     points: list[tuple[Any, Any]] = []
     for stored in found:
-        known = claim.against in stored.trial.params
-        places = stored.trial.params[claim.against] if known else look_up(claim.against, stored)
+        known = claim.abscissa in stored.trial.params
+        places = stored.trial.params[claim.abscissa] if known else look_up(claim.abscissa, stored)
         values = look_up(claim.value, stored)
         both = [each if isinstance(each, list) else [each] for each in (places, values)]
-        rule = f"be as long as {claim.against!r}, {len(both[0])}"
+        rule = f"be as long as {claim.abscissa!r}, {len(both[0])}"
         require(len(both[0]) == len(both[1]), claim.value, rule, len(both[1]))
         points += zip(*both, strict=True)
     kept = [(x, y) for x, y in points if y is not None and not math.isnan(y)]

@@ -174,7 +174,8 @@ def square(params, generator):
 record = Experiment(
     "mine/squares", "Squares", "nowhere", "my_record:square",
     {"x": Setting([1.0, 2.0, 3.0], "O")}, ("x",), (Line("s", "x", ("square",), "x", "x^2"),),
-    claims=(Claim("2 * 2", "square", 4.0, 0.0, "school", {"x": 2.0}),), smoke={"x": [2.0]},
+    claims=(Claim("2 * 2", "square", 4.0, 0.0, "school", {"x": 2.0}, against="theory"),),
+    smoke={"x": [2.0]},
 )
 """
 

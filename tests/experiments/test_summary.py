@@ -133,7 +133,9 @@ def test_other_numbers_of_seeds_are_counted_and_named(tmp_path: Path) -> None:
 
 
 def test_a_claim_is_the_mean_over_the_matching_trials(tmp_path: Path) -> None:
-    claim = Claim("q", "value", 31.0, 0.25, "Table 1", where={"p": 3, "spread": 0.5})
+    claim = Claim(
+        "q", "value", 31.0, 0.25, "Table 1", where={"p": 3, "spread": 0.5}, against="theory"
+    )
     assert _row(tmp_path, claim) == {
         "quantity": "q",
         "published": 31.0,
@@ -165,7 +167,7 @@ def test_a_claim_is_the_mean_over_the_matching_trials(tmp_path: Path) -> None:
 )
 def test_the_rules_of_agreement(tmp_path: Path, rule: Any, published: float, ok: bool) -> None:
     where = {"p": 3.0, "spread": 0.5}
-    row = _row(tmp_path, Claim("q", "value", published, 0.1, "", where, rule))
+    row = _row(tmp_path, Claim("q", "value", published, 0.1, "", where, rule, against="theory"))
     assert row["ours"] == 31.0
     assert row["ok"] is ok
 
@@ -179,30 +181,34 @@ def test_over_is_strict_in_every_trial(
 ) -> None:
     """The smallest is 30.5: a tie is no agreement, and the tolerance is a margin."""
     where = {"p": 3.0, "spread": 0.5}
-    row = _row(tmp_path, Claim("q", "value", published, tolerance, "", where, "over"))
+    row = _row(
+        tmp_path, Claim("q", "value", published, tolerance, "", where, "over", against="theory")
+    )
     assert row["ok"] is ok
 
 
 def test_a_reported_number_has_no_verdict(tmp_path: Path) -> None:
     where = {"p": 3.0, "spread": 0.5}
-    row = _row(tmp_path, Claim("q", "value", None, 0.0, "", where, "reported"))
+    row = _row(tmp_path, Claim("q", "value", None, 0.0, "", where, "reported", against="theory"))
     assert (row["ours"], row["low"], row["high"]) == (31.0, 30.5, 31.5)
     assert (row["published"], row["ok"], row["rule"]) == (None, None, "reported")
 
 
 def test_a_claim_without_a_number_is_neither_right_nor_wrong(tmp_path: Path) -> None:
-    row = _row(tmp_path, Claim("q", "undefined", 1.0, 0.1, ""))
+    row = _row(tmp_path, Claim("q", "undefined", 1.0, 0.1, "", against="theory"))
     assert (row["ours"], row["ok"]) == (None, None)
     assert row["n"] > 0
 
 
 def test_decimal_fractions_agree_at_the_edge_of_the_tolerance(tmp_path: Path) -> None:
     assert 0.8 - 0.1 > 0.7
-    assert _row(tmp_path, Claim("q", "seven", 0.8, 0.1, ""))["ok"] is True
+    assert _row(tmp_path, Claim("q", "seven", 0.8, 0.1, "", against="theory"))["ok"] is True
 
 
 def test_published_values_can_depend_on_the_settings_at_the_scale(tmp_path: Path) -> None:
-    claim = Claim("q", "value", lambda s: sum(s["p"]), 1.0, "", scales=("smoke", "paper"))
+    claim = Claim(
+        "q", "value", lambda s: sum(s["p"]), 1.0, "", scales=("smoke", "paper"), against="theory"
+    )
     experiment = _experiment(claims=(claim,), smoke={"p": [7.0]})
     assert _summary(tmp_path, experiment)["rows"][0]["published"] == 4.0
     assert summarise(experiment, "smoke", Store(tmp_path))["rows"][0]["published"] == 7.0
@@ -213,7 +219,9 @@ def test_published_values_can_depend_on_the_settings_at_the_scale(tmp_path: Path
 def test_a_claim_can_be_held_against_other_trials(tmp_path: Path, offset: float, ok: bool) -> None:
     # Seeds 0 and 1 give 30.5 and 31.5 for spread 0.5; the mean for spread 0.5 + offset must be
     # within that range.
-    claim = Claim("q", "value", {"p": 3.0, "spread": 0.5}, 0.0, "", {"spread": 0.5 + offset})
+    claim = Claim(
+        "q", "value", {"p": 3.0, "spread": 0.5}, 0.0, "", {"spread": 0.5 + offset}, against="theory"
+    )
     given = {"p": Setting([3.0], "O"), "spread": Setting([0.5, 0.5 + offset], "O")}
     if offset == 0.0:
         given["spread"] = Setting([0.5], "O")
@@ -231,19 +239,28 @@ def test_a_claim_can_be_held_against_other_trials(tmp_path: Path, offset: float,
 )
 def test_over_other_trials_is_seed_by_seed(tmp_path: Path, value: str, rule: Any, ok: bool) -> None:
     """Hits are 1 and 1 for p = 3, 1 and 0 for p = 1: more on average, and a tie in seed 0."""
-    claim = Claim("q", value, {"p": 1.0, "spread": 0.5}, 0.0, "", {"p": 3.0, "spread": 0.5}, rule)
+    claim = Claim(
+        "q",
+        value,
+        {"p": 1.0, "spread": 0.5},
+        0.0,
+        "",
+        {"p": 3.0, "spread": 0.5},
+        rule,
+        against="theory",
+    )
     assert _row(tmp_path, claim)["ok"] is ok
 
 
 @pytest.mark.parametrize("value", ["undefined", "only_3"])
 def test_a_lead_that_is_not_known_has_no_verdict(tmp_path: Path, value: str) -> None:
     others = {"p": 1.0, "spread": 0.5 if value == "undefined" else 7.0}
-    claim = Claim("q", value, others, 0.0, "", {"p": 3.0, "spread": 0.5}, "over")
+    claim = Claim("q", value, others, 0.0, "", {"p": 3.0, "spread": 0.5}, "over", against="theory")
     assert _row(tmp_path, claim)["ok"] is None
 
 
 def test_seeds_are_compared_one_by_one(tmp_path: Path) -> None:
-    claim = Claim("q", "value", {"p": 1.0}, 0.0, "", {"p": 3.0}, "over")
+    claim = Claim("q", "value", {"p": 1.0}, 0.0, "", {"p": 3.0}, "over", against="theory")
     with pytest.raises(ValueError, match="where of 'q' must match one trial of a seed"):
         _row(tmp_path, claim)
 
@@ -256,7 +273,9 @@ def test_an_order_of_trials_is_one_of_their_means(
     tmp_path: Path, rule: Any, offset: float, ok: bool
 ) -> None:
     # 30.5 and 31.5 for spread 0.5, both moved by the offset for the other spread.
-    claim = Claim("q", "value", {"spread": 0.5}, 0.0, "", {"spread": 0.5 + offset}, rule)
+    claim = Claim(
+        "q", "value", {"spread": 0.5}, 0.0, "", {"spread": 0.5 + offset}, rule, against="theory"
+    )
     given = {"p": Setting([3.0], "O"), "spread": Setting([0.5, 0.5 + offset], "O")}
     rest = {"broken": Setting(-1.0, "O"), "seeds": Setting(2, "O")}
     row = _row(tmp_path, claim, settings={**given, **rest})
@@ -266,20 +285,27 @@ def test_an_order_of_trials_is_one_of_their_means(
 
 
 def test_a_claim_against_trials_that_are_not_there_is_open(tmp_path: Path) -> None:
-    claim = Claim("q", "value", {"spread": 0.1}, 0.0, "", where={"spread": 0.5})
+    claim = Claim("q", "value", {"spread": 0.1}, 0.0, "", where={"spread": 0.5}, against="theory")
     row = _row(tmp_path, claim, broken=0.1)
     assert row["published"] is None
     assert row["ok"] is None
 
 
 def test_a_claim_with_no_trial_done_is_open(tmp_path: Path) -> None:
-    row = _row(tmp_path, Claim("q", "value", 1.0, 0.1, "", where={"spread": 0.1}), broken=0.1)
+    row = _row(
+        tmp_path,
+        Claim("q", "value", 1.0, 0.1, "", where={"spread": 0.1}, against="theory"),
+        broken=0.1,
+    )
     assert (row["ours"], row["low"], row["high"], row["ok"], row["n"]) == (None,) * 4 + (0,)
-    assert _row(tmp_path, Claim("q", "value", 1.0, 0.1, "", where={"p": 2.0}))["n"] == 0
+    assert (
+        _row(tmp_path, Claim("q", "value", 1.0, 0.1, "", where={"p": 2.0}, against="theory"))["n"]
+        == 0
+    )
 
 
 def test_numbers_that_are_not_finite_are_null_and_do_not_agree(tmp_path: Path) -> None:
-    row = _row(tmp_path, Claim("q", "odd", 1.0, 0.1, ""))
+    row = _row(tmp_path, Claim("q", "odd", 1.0, 0.1, "", against="theory"))
     assert (row["ours"], row["low"], row["high"], row["ok"], row["n"]) == (
         None,
         1.0,
@@ -473,9 +499,12 @@ def test_lists_of_different_places_are_not_averaged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("claim", "message"),
     [
-        (Claim("q", "value", 1.0, 0.1, "", {"seed": 0}), "where of 'q' must use parameters"),
-        (Claim("q", "word", 1.0, 0.1, ""), "word must be a number for 'q'"),
-        (Claim("q", "curve", 1.0, 0.1, ""), "curve must be a number for 'q'"),
+        (
+            Claim("q", "value", 1.0, 0.1, "", {"seed": 0}, against="theory"),
+            "where of 'q' must use parameters",
+        ),
+        (Claim("q", "word", 1.0, 0.1, "", against="theory"), "word must be a number for 'q'"),
+        (Claim("q", "curve", 1.0, 0.1, "", against="theory"), "curve must be a number for 'q'"),
     ],
 )
 def test_claims_that_ask_for_nonsense_are_refused(
@@ -485,9 +514,18 @@ def test_claims_that_ask_for_nonsense_are_refused(
         _row(tmp_path, claim)
 
 
+def test_a_claim_says_what_it_is_held_against() -> None:
+    with pytest.raises(TypeError, match="'against'"):
+        Claim("q", "value", 1.0, 0.1, "")  # type: ignore[call-arg]
+    with pytest.raises(ValueError, match="against of 'q' must be one of 'published', 'theory'"):
+        Claim("q", "value", 1.0, 0.1, "", against="poster")  # type: ignore[arg-type]
+
+
 def test_a_summary_comes_back_as_it_was_written(tmp_path: Path) -> None:
     panels = (ArrayHeatMap("h", "grid", "x", "y"), Line("l", "radii", ("bad",), "", ""))
-    summary = _summary(tmp_path, _experiment(*panels, claims=(Claim("q", "odd", 1.0, 0.1, ""),)))
+    summary = _summary(
+        tmp_path, _experiment(*panels, claims=(Claim("q", "odd", 1.0, 0.1, "", against="theory"),))
+    )
     path = tmp_path / "new" / "summary.json"
     write_summary(path, summary)
     assert load_summary(path) == summary
@@ -512,7 +550,7 @@ def test_points_of_names_are_told_from_curves(tmp_path: Path) -> None:
 
 def test_a_share_has_the_interval_of_wilson(tmp_path: Path) -> None:
     """6 of 8: its ends are where the normal test of a probability just rejects the share."""
-    row = _row(tmp_path, Claim("q", "hit", 1.0, 0.3, "s", interval="share"))
+    row = _row(tmp_path, Claim("q", "hit", 1.0, 0.3, "s", interval="share", against="theory"))
     assert (row["ours"], row["n"], row["ok"]) == (0.75, 8, True)
     for end in (row["low"], row["high"]):
         assert abs(0.75 - end) / math.sqrt(end * (1 - end) / 8) == pytest.approx(1.959964)
@@ -521,7 +559,7 @@ def test_a_share_has_the_interval_of_wilson(tmp_path: Path) -> None:
 
 def test_a_share_is_of_zeros_and_ones(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="value must be 0 or 1 in each trial"):
-        _row(tmp_path, Claim("q", "value", 1.0, 0.3, "s", interval="share"))
+        _row(tmp_path, Claim("q", "value", 1.0, 0.3, "s", interval="share", against="theory"))
 
 
 def test_a_slope_is_fitted_to_all_trials(tmp_path: Path) -> None:
@@ -529,7 +567,9 @@ def test_a_slope_is_fitted_to_all_trials(tmp_path: Path) -> None:
     for kind, change in (("exponential", float), ("power", math.log2)):
         known = stats.linregress([change(x) for x, _ in points], [math.log2(y) for _, y in points])
         reach = stats.t.ppf(0.975, 6) * known.stderr
-        claim = Claim("q", "value", 0.1, 0.0, "s", {}, "above", interval=kind, against="p")
+        claim = Claim(
+            "q", "value", 0.1, 0.0, "s", {}, "above", interval=kind, abscissa="p", against="theory"
+        )
         row = _row(tmp_path / kind, claim)
         assert row["ours"] == pytest.approx(known.slope)
         assert row["low"] == pytest.approx(known.slope - reach, rel=1e-4)
@@ -539,10 +579,21 @@ def test_a_slope_is_fitted_to_all_trials(tmp_path: Path) -> None:
 
 def test_a_fit_leaves_out_what_was_not_measured(tmp_path: Path) -> None:
     """Two points of each trial, (0.5, 1) and (1, 2): one doubling on a half."""
-    claim = Claim("q", "bad", 1.9, 0.0, "s", {}, "above", interval="exponential", against="radii")
+    claim = Claim(
+        "q",
+        "bad",
+        1.9,
+        0.0,
+        "s",
+        {},
+        "above",
+        interval="exponential",
+        abscissa="radii",
+        against="theory",
+    )
     row = _row(tmp_path, claim)
     assert (row["ours"], row["ok"]) == (pytest.approx(2.0), True)
-    claim = dataclasses.replace(claim, where={"p": 1.0, "spread": 0.1}, against="short")
+    claim = dataclasses.replace(claim, where={"p": 1.0, "spread": 0.1}, abscissa="short")
     with pytest.raises(ValueError, match="bad must be as long as 'short', 1, got 3"):
         _row(tmp_path / "other", claim)
 

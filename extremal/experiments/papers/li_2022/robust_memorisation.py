@@ -30,7 +30,7 @@ def _line(title: str, y: tuple[str, ...], ylabel: str, log: str, **labels: str) 
 
 
 def _claim(text: str, value: str, published: float, rule: str, source: str, **where: int) -> Claim:
-    return Claim(text, value, published, 0.0, source, where, rule)  # type: ignore[arg-type]
+    return Claim(text, value, published, 0.0, source, where, rule, against="theory")  # type: ignore[arg-type]
 
 
 def _plain(text: str, value: str, rule: str) -> list[Claim]:
@@ -41,7 +41,7 @@ def _plain(text: str, value: str, rule: str) -> list[Claim]:
     ]
 
 
-def _exponent(letter: str, against: str, **where: int) -> Claim:
+def _exponent(letter: str, abscissa: str, **where: int) -> Claim:
     return Claim(
         f"exponent of non-zero weights in {letter}",
         "counted",
@@ -50,7 +50,8 @@ def _exponent(letter: str, against: str, **where: int) -> Claim:
         _UPPER_SOURCE,
         where,
         interval="power",
-        against=against,
+        abscissa=abscissa,
+        against="theory",
     )
 
 

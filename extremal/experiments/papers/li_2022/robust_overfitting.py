@@ -10,7 +10,7 @@ from torch import nn
 
 from extremal import _check, attack, data, measure, models, train
 from extremal.data import Dataset
-from extremal.experiments import Claim, Experiment, Line, Setting
+from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.trial import Outcome
 
 _TABLE_SOURCE = (
@@ -34,8 +34,10 @@ def _panel(title: str, training: str) -> Line:
 
 def _claim(text: str, training: str, value: str, limit: float, rule: Any, source: str) -> Claim:
     where = {"training": training}
-    scales = ("paper",)
-    return Claim(f"{training}: {text}", value, limit, 0.0, source, where, rule, scales)  # type: ignore[arg-type]
+    scales: tuple[Scale, ...] = ("paper",)
+    return Claim(
+        f"{training}: {text}", value, limit, 0.0, source, where, rule, scales, against="published"
+    )
 
 
 overfitting = Experiment(
@@ -106,6 +108,7 @@ overfitting = Experiment(
             _TABLE_SOURCE,
             {"training": "adversarial"},
             "above",
+            against="published",
         ),
         Claim(
             "adversarial: clean test, below that of clean training",
@@ -116,6 +119,7 @@ overfitting = Experiment(
             {"training": "adversarial"},
             "below",
             ("paper",),
+            against="published",
         ),
     ),
     notes=(

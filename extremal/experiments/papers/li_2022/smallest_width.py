@@ -60,24 +60,42 @@ def _cover_panel(title: str, problem: str, xlabel: str, log: Any) -> Line:
 
 
 def _claim(text: str, value: str, published: float, rule: Any, source: str, problem: str) -> Claim:
-    return Claim(text, value, published, 0.0, source, {"problem": problem}, rule)
+    return Claim(text, value, published, 0.0, source, {"problem": problem}, rule, against="theory")
 
 
 def _growth(text: str, value: str, limit: float, rule: Any, source: str, problem: str) -> Claim:
     """Doublings for each step of the size, judged by the end of their 95 % interval."""
-    against = "cover_size" if value.startswith("cover") else "size"
+    abscissa = "cover_size" if value.startswith("cover") else "size"
     where = {"problem": problem}
     return Claim(
-        text, value, limit, 0.0, source, where, rule, interval="exponential", against=against
+        text,
+        value,
+        limit,
+        0.0,
+        source,
+        where,
+        rule,
+        interval="exponential",
+        abscissa=abscissa,
+        against="theory",
     )
 
 
 def _law(text: str, value: str, problem: str) -> Claim:
-    against = "cover_size" if value.startswith("cover") else "size"
+    abscissa = "cover_size" if value.startswith("cover") else "size"
     text = f"{text}: residual of exponential growth over a power law's"
     where = {"problem": problem}
     return Claim(
-        text, value, 1.0, 0.0, _LAW_SOURCE, where, "below", interval="lead", against=against
+        text,
+        value,
+        1.0,
+        0.0,
+        _LAW_SOURCE,
+        where,
+        "below",
+        interval="lead",
+        abscissa=abscissa,
+        against="question",
     )
 
 
@@ -180,7 +198,8 @@ generalisation = Experiment(
             _COVER_SOURCE,
             {"problem": "ambient"},
             interval="power",
-            against="cover_size",
+            abscissa="cover_size",
+            against="theory",
         ),
         *(
             _claim(f"cover, {of}: {text}", value, limit, rule, _COVER_SOURCE, problem)

@@ -93,7 +93,17 @@ def _panel(axis: str) -> Line:
 def _claim(axis: str, at: float) -> Claim:
     where = {"axis": axis, "at": at}
     name = f"{axis} {at:.3g}: averages"
-    return Claim(name, "averages", 1.0, 0.0, _WHAT_SOURCE, where, "above", scales=("paper",))
+    return Claim(
+        name,
+        "averages",
+        1.0,
+        0.0,
+        _WHAT_SOURCE,
+        where,
+        "above",
+        scales=("paper",),
+        against="question",
+    )
 
 
 ablations = Experiment(

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from extremal.experiments import Claim, Experiment, Line, ParameterHeatMap, Setting
+from extremal.experiments import Against, Claim, Experiment, Line, ParameterHeatMap, Setting
 from extremal.theory import patch_window
 
 _FIGURE_SOURCE = "Figure 3 of the talk, as a pattern; the limits are ours"
@@ -67,7 +67,8 @@ def _claim(
     source: str = _FIGURE_SOURCE,
 ) -> Claim:
     where: dict[str, Any] = {"training": training}
-    return Claim(f"{training}: {text}", value, published, 0.0, source, where, rule)
+    against: Against = "published" if source == _FIGURE_SOURCE else "theory"
+    return Claim(f"{training}: {text}", value, published, 0.0, source, where, rule, against=against)
 
 
 figure_3 = Experiment(
@@ -239,6 +240,7 @@ def _share(
         "near" if expected is not None else "reported",
         ("paper",),
         "share",
+        against="question",
     )
 
 
@@ -311,6 +313,7 @@ transition = Experiment(
                 {"radius": 0.6, "width": 20, "train_each": points},
                 "reported",
                 ("paper",),
+                against="question",
             )
             for text, points in (("sizes as here", _POINTS_OF_A_CLASS), ("sizes of figure-3", 20))
         ),

@@ -130,6 +130,7 @@ table_2 = Experiment(
             ("adversarial network: accuracy", "adversarial clean", None, 0.0),
             ("adversarial network: left by all attacks", "adversarial attacked", None, 0.0),
             rule="reported",
+            against="question",
         ),
         *claims(
             _ORDER_SOURCE,
@@ -137,6 +138,7 @@ table_2 = Experiment(
             ("standard: NRF minus RF, mean of pairs", "standard gain", 0.0, 0.0),
             ("adversarial: RF minus NRF, mean of pairs", "adversarial gain", 0.0, 0.0),
             rule="over",
+            against="published",
         ),
         *claims(
             _ORDER_SOURCE,
@@ -151,6 +153,7 @@ table_2 = Experiment(
             ),
             rule="over",
             scales=("paper",),
+            against="published",
         ),
         *claims(
             _NUMBERS_SOURCE,
@@ -161,6 +164,7 @@ table_2 = Experiment(
                 for pair, value in zip(_PAIR_NAMES, values, strict=True)
             ),
             scales=("paper",),
+            against="published",
         ),
     ),
     notes=(
@@ -212,6 +216,7 @@ features = table_2.variant(
             ("robust: share that converged", "robust_features converged", 0.8, 0.0),
             ("non-robust: share that converged", "non_robust_features converged", 0.8, 0.0),
             rule="above",
+            against="question",
         ),
         *claims(
             _OWN_SOURCE,
@@ -219,12 +224,14 @@ features = table_2.variant(
             ("cosine with the image, robust", "robust_features likeness", None, 0.0),
             ("cosine with the image, non-robust", "non_robust_features likeness", None, 0.0),
             rule="reported",
+            against="question",
         ),
         *claims(
             _ILYAS_SOURCE,
             {},
             ("cosine with the image, robust minus non-robust", "likeness_gain", 0.0, 0.0),
             rule="above",
+            against="published",
         ),
     ),
     notes=(
@@ -281,6 +288,7 @@ real_dynamics = table_2.variant(
             )
         ),
         rule="above",
+        against="published",
     ),
     notes=(
         "Pictures of features are found by inverting the representations of two other networks "

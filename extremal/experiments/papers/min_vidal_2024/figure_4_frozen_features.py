@@ -6,7 +6,7 @@ had by anyone.
 
 from dataclasses import replace
 
-from extremal.experiments import ArrayHeatMap, Claim, Experiment, Line, Setting
+from extremal.experiments import Against, ArrayHeatMap, Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims, learning_curves, rises_with_p
 
 _ACCURACY_CURVES = {
@@ -22,7 +22,7 @@ THREE_WAYS = (
 )
 
 
-def _said_of_larger_p(source: str) -> tuple[Claim, ...]:
+def _said_of_larger_p(source: str, against: Against) -> tuple[Claim, ...]:
     """What Section 5.2.2 says of larger p, as claims whose sources begin with `source`."""
     more_robust = f"{source}: more robust when p gets larger"
     return (
@@ -31,9 +31,15 @@ def _said_of_larger_p(source: str) -> tuple[Claim, ...]:
             {},
             ("cosine within classes minus between", "contrast", 0.0, 0.0),
             rule="above",
+            against=against,
         ),
         *rises_with_p(
-            "stable rank", "final_stable_rank", f"{source}, panel c of Figure 4", 3.0, over=1.0
+            "stable rank",
+            "final_stable_rank",
+            f"{source}, panel c of Figure 4",
+            3.0,
+            over=1.0,
+            against=against,
         ),
         *rises_with_p(
             "test accuracy",
@@ -41,9 +47,16 @@ def _said_of_larger_p(source: str) -> tuple[Claim, ...]:
             f"{source}: higher test accuracy when p gets larger",
             3.0,
             over=1.0,
+            against=against,
         ),
         *rises_with_p(
-            "mean APGD-CE accuracy", "robust_accuracy_apgd_mean", more_robust, 2.0, 3.0, 4.0
+            "mean APGD-CE accuracy",
+            "robust_accuracy_apgd_mean",
+            more_robust,
+            2.0,
+            3.0,
+            4.0,
+            against=against,
         ),
         *rises_with_p(
             "mean attacked accuracy",
@@ -52,6 +65,7 @@ def _said_of_larger_p(source: str) -> tuple[Claim, ...]:
             2.0,
             3.0,
             4.0,
+            against="question",
         ),
     )
 
@@ -142,7 +156,7 @@ figure_4 = Experiment(
             styles={"certified_accuracy": "dashed", "robust_accuracy_apgd": "dotted"},
         ),
     ),
-    claims=_said_of_larger_p("Section 5.2.2"),
+    claims=_said_of_larger_p("Section 5.2.2", "published"),
     notes=(
         "The images are the user's. The folders caltech256 below EXTREMAL_DATA and in the cache "
         "are searched for caltech256-resnet152.safetensors, x (n, 2048) and y (n,), or else for "
@@ -171,7 +185,7 @@ figure_4_cifar10 = replace(
         "attacked_points": Setting(100, "O", "test points, attacked within the box"),
         "certified_points": Setting(100, "O", "of them with certificates"),
     },
-    claims=_said_of_larger_p("ours, after Section 5.2.2"),
+    claims=_said_of_larger_p("ours, after Section 5.2.2", "question"),
     notes=(
         "The paper has no such figure: this asks whether Section 5.2.2 holds on other images, "
         "through another extractor. Both are fetched, or read from folders cifar10 and "

@@ -45,18 +45,21 @@ figure_7 = Experiment(
             "eq. 52: along the average",
             {"p": 1.0},
             ("p = 1: largest angle from field to average", "angle_from_average", 0.0, 1e-9),
+            against="theory",
         ),
         *claims(
             "eq. 53: along w itself",
             {"p": 2.0},
             ("p = 2: largest turn away from w", "largest_turn", 0.0, 1e-9),
             ("p = 2: smallest turn away from w", "smallest_turn", 0.0, 1e-9),
+            against="theory",
         ),
         *claims(
             "eq. 54: toward it; at least 0.01 rad is ours",
             {"p": 3.0},
             ("p = 3: smallest turn to nearer centre", "smallest_turn", 0.01, 0.0),
             rule="above",
+            against="theory",
         ),
     ),
 )

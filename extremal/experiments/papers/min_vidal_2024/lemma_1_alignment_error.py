@@ -53,6 +53,7 @@ lemma_1 = Experiment(
             ("error as a share of 2 K p max |f|", "share_of_first_step", 1.0, 0.0),
             rule="below",
             scales=SCALES,
+            against="theory",
         ),
         *claims(
             "Lemma 1: 4 ε √h M² K p",
@@ -60,6 +61,7 @@ lemma_1 = Experiment(
             ("error as a share of the final bound", "share_of_bound", 1.0, 0.0),
             rule="below",
             scales=SCALES,
+            against="theory",
         ),
     ),
     notes="The sum of exponential losses on the exact centres, balanced start with M = 1.",

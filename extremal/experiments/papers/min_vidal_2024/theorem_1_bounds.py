@@ -69,17 +69,22 @@ theorem_1 = Experiment(
     ),
     claims=(
         *claims(
-            "Theorems 1 and 3", {}, ("radii at which a bound is broken", "bounds_broken", 0.0, 0.0)
+            "Theorems 1 and 3",
+            {},
+            ("radii at which a bound is broken", "bounds_broken", 0.0, 0.0),
+            against="theory",
         ),
         *claims(
             "1/sqrt(K), Remark 2",
             {"classifier": "average", "spread": 0.1},
             ("F: radius where accuracy is 1/2, α = 0.1", "half_radius", average_radius, 0.03),
+            against="theory",
         ),
         *claims(
             "sqrt(2)/2, Remark 2",
             {"classifier": "subclass", "spread": 0.1},
             ("F^(3): radius where accuracy is 1/2, α = 0.1", "half_radius", _OPTIMAL_RADIUS, 0.03),
+            against="theory",
         ),
     ),
     notes=(

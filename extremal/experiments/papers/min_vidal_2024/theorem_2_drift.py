@@ -37,7 +37,7 @@ def _share(
 ) -> tuple[Claim, ...]:
     target = "average" if quantity.endswith("average") else "center"
     row = (quantity, f"{extreme}_toward_{target}", published, 0.0)
-    return claims(source, {"p": p, "inside": inside}, row, scales=SCALES)
+    return claims(source, {"p": p, "inside": inside}, row, scales=SCALES, against="theory")
 
 
 theorem_2 = Experiment(

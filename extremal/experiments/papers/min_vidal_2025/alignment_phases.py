@@ -47,12 +47,28 @@ def _claims(kind: str) -> tuple[Claim, ...]:
     """For the literal nudge, which starts aligned, nothing is said of what comes first."""
     at, name = {"nudge": kind}, f"{kind}: "
     order = Claim(
-        name + "share that aligns, then grows", "aligned_first", 1.0, 0.01, _PHASES_SOURCE, at
+        name + "share that aligns, then grows",
+        "aligned_first",
+        1.0,
+        0.01,
+        _PHASES_SOURCE,
+        at,
+        against="published",
     )
     return (
         *((order,) if kind != "literal" else ()),
-        Claim(name + "loss after GD", "loss_descent", 0.0, 0.1, _RUN_SOURCE, at),
-        Claim(name + "centres missed in the end", "missed", 0.0, 0.0, _LEARNED_SOURCE, at),
+        Claim(
+            name + "loss after GD", "loss_descent", 0.0, 0.1, _RUN_SOURCE, at, against="published"
+        ),
+        Claim(
+            name + "centres missed in the end",
+            "missed",
+            0.0,
+            0.0,
+            _LEARNED_SOURCE,
+            at,
+            against="published",
+        ),
     )
 
 
@@ -112,6 +128,7 @@ alignment = Experiment(
             _PHASES_SOURCE,
             {"nudge": "none"},
             ("none: norm at alignment, as a share of the last", "norm_when_aligned", 0.0, 0.01),
+            against="published",
         ),
         *claims(
             _THEORY_SOURCE,
@@ -123,6 +140,7 @@ alignment = Experiment(
                 130.0,
             ),
             scales=("paper",),
+            against="theory",
         ),
     ),
     notes=(

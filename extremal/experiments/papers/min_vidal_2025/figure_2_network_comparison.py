@@ -59,7 +59,7 @@ def _panel(spread: float) -> Line:
 def _median(name: str, middle: float, tolerance: float, source: str) -> tuple[Claim, ...]:
     row = (f"{_NETWORK_NAMES[name]}: median radius", "half_radius", middle, tolerance)
     scales = ("quick", "paper") if name in _PUBLISHED_NETWORKS else ("paper",)
-    return claims(source, {"network": name, "spread": 0.1}, row, scales=scales)
+    return claims(source, {"network": name, "spread": 0.1}, row, scales=scales, against="published")
 
 
 def _networks(names: tuple[str, ...], **given: Any) -> list[dict[str, Any]]:
@@ -152,6 +152,7 @@ figure_2 = Experiment(
                 {"network": name, "spread": 0.1},
                 "below",
                 ("paper",),
+                against="published",
             )
             for name in ("power", *(name for name in _NETWORK_NAMES if name.startswith("deep")))
         ),
@@ -160,6 +161,7 @@ figure_2 = Experiment(
             {"spread": 0.1},
             ("all: share that has learned, α = 0.1", "learned", 1.0, 0.0),
             rule="above",
+            against="question",
         ),
     ),
     notes=(
@@ -196,14 +198,14 @@ _ALL_RUNS = [
 
 def _half(source: str, run: str, middle: float, tolerance: float) -> tuple[Claim, ...]:
     row = (f"{run}: median radius", "half_radius", middle, tolerance)
-    return claims(source, {"run": run}, row, scales=_scales(run))
+    return claims(source, {"run": run}, row, scales=_scales(run), against="published")
 
 
 def _first_fall(
     source: str, run: str, middle: float, tolerance: float, rule: str = "near"
 ) -> tuple[Claim, ...]:
     row = (f"{run}: radius of the first losses", "first_fall", middle, tolerance)
-    return claims(source, {"run": run}, row, rule=rule, scales=_scales(run))
+    return claims(source, {"run": run}, row, rule=rule, scales=_scales(run), against="published")
 
 
 def _scales(run: str) -> tuple[Scale, ...]:

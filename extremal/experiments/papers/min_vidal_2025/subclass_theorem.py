@@ -56,7 +56,9 @@ def _least(
     who: str, value: str, where: Mapping[str, float], scales: tuple[Scale, ...] = _BOTH
 ) -> Claim:
     name = f"{who}: error at √2/2"
-    return Claim(name, value, _unavoidable, 0.05, _POSSIBLE_SOURCE, where, "above", scales)
+    return Claim(
+        name, value, _unavoidable, 0.05, _POSSIBLE_SOURCE, where, "above", scales, against="theory"
+    )
 
 
 theorem = Experiment(
@@ -177,15 +179,20 @@ theorem = Experiment(
                 (f"dist(f, F^(3)), α = {spread:g}: found", "distance", 0.0, 0.1),
                 (f"dist(f, F^(3)), α = {spread:g}: proven", "distance_upper", 0.0, 0.1),
                 rule="below",
+                against="theory",
             )
         ),
         *claims(
             _BOUND_SOURCE,
             _TRAINED_P,
             ("p = 3: radii that break the bound", "bounds_broken", 0.0, 0.0),
+            against="theory",
         ),
         *claims(
-            _BOUND_SOURCE, {"p": 16.0}, ("p = 16: radii that break it", "bounds_broken", 0.0, 0.0)
+            _BOUND_SOURCE,
+            {"p": 16.0},
+            ("p = 16: radii that break it", "bounds_broken", 0.0, 0.0),
+            against="theory",
         ),
         _least("F^(p), every p", "robust_error", {}),
         *(
@@ -207,6 +214,7 @@ theorem = Experiment(
                     0.0,
                 ),
                 rule="above",
+                against="theory",
             )
         ),
         *(
@@ -216,12 +224,14 @@ theorem = Experiment(
                 _BAYES_SOURCE,
                 {"p": p} | _LOW_SPREAD,
                 (f"α = 0.3: radius of F^({p:g}), over that of Bayes", "radius_of_bayes", 1.0, 0.02),
+                against="theory",
             )
         ),
         *claims(
             _SINGLE_SOURCE,
             {"p": 1.0, "spread": 0.1},
             ("α = 0.1: radius of F^(1)", "half_radius", _single_radius, 0.02),
+            against="theory",
         ),
     ),
     version=3,

@@ -62,6 +62,7 @@ def _below(name: str, loss: str) -> Claim:
         {"activation": name, "loss": loss},
         rule="below",
         scales=_scales(name),
+        against="question",
     )
 
 
@@ -126,6 +127,7 @@ activation = Experiment(
             {"activation": "prelu", "loss": "exp"},
             ("prelu: median radius, exponential loss", "half_radius", theory.OPTIMAL_RADIUS, 0.03),
             scales=("paper",),
+            against="theory",
         ),
         *(
             claim
@@ -136,6 +138,7 @@ activation = Experiment(
                 (f"{name}: share that has learned", "learned", 1.0, 0.0),
                 rule="above",
                 scales=_scales(name),
+                against="question",
             )
         ),
         *(_below(name, loss) for loss in _LOSS_NAMES for name in _ACTIVATION_NAMES[1:]),

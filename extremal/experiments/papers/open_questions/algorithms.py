@@ -76,7 +76,7 @@ def _claims(run: str) -> tuple[Claim, ...]:
     for p, radius in ((1.0, average_radius), (3.0, theory.OPTIMAL_RADIUS)):
         here, known = {"p": p, "run": run}, {"p": p, "run": flow}
         row = (f"{run}: median radius, p = {p:g}", "half_radius", radius, 0.02)
-        found += claims(_THEORY_SOURCE, here, row, scales=scales)
+        found += claims(_THEORY_SOURCE, here, row, scales=scales, against="question")
         if run != flow:
             found += claims(
                 _SAME_SOURCE,
@@ -84,6 +84,7 @@ def _claims(run: str) -> tuple[Claim, ...]:
                 (f"{run}: mean cosine, p = {p:g}, as the flow's", "mean_cosine", known, 0.005),
                 (f"{run}: distance, p = {p:g}, as the flow's", "distance", known, 0.01),
                 scales=scales,
+                against="question",
             )
     return found
 

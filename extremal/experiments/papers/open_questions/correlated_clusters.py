@@ -84,6 +84,7 @@ def _over(kind: str, level: float, *, centred: bool = False, worst: bool = False
         {"p": 3.0} | case,
         rule="over",
         scales=_scales(kind, level),
+        against="question",
     )
 
 
@@ -91,7 +92,15 @@ def _learned(kind: str, level: float, p: float) -> Claim:
     where = {"kind": kind, "level": level, "centred": False, "p": p}
     name = f"p = {p:g}: accuracy of the worst cluster, {_AXIS_LABELS[kind]} {level:g}"
     return Claim(
-        name, "worst_accuracy", 0.99, 0.0, _LEARNED_SOURCE, where, "above", _scales(kind, level)
+        name,
+        "worst_accuracy",
+        0.99,
+        0.0,
+        _LEARNED_SOURCE,
+        where,
+        "above",
+        _scales(kind, level),
+        against="question",
     )
 
 
@@ -168,6 +177,7 @@ correlation = Experiment(
             "Theorem 1: sqrt(2)/2",
             {"p": 3.0} | _ORTHONORMAL_CASE,
             ("p = 3, orthonormal: median radius / √½", "half_radius_share", 1.0, 0.03),
+            against="theory",
         ),
         *(_over("cosine", level) for level in (0.0, 0.1, 0.2, 0.4)),
         *(_over("cosine", level, centred=True) for level in (0.2, 0.4)),

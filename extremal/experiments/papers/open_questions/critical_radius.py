@@ -38,6 +38,7 @@ def _on_closed_form(p: float) -> tuple[Claim, ...]:
             worst,
             (f"p = {p:g}, 6 + 4: attack", "attacked_worst", number, 0.005),
             (f"p = {p:g}, 6 + 4: certificate", "certified_worst", number, 0.005),
+            against="theory",
         ),
         *claims(
             _CLOSED_SOURCE,
@@ -45,6 +46,7 @@ def _on_closed_form(p: float) -> tuple[Claim, ...]:
             (f"p = {p:g}: attack off the closed form, at most", "off_attacked", 0.0, 0.005),
             (f"p = {p:g}: certificate off the closed form, at most", "off_certified", 0.0, 0.005),
             rule="below",
+            against="theory",
         ),
     )
 
@@ -137,6 +139,7 @@ critical_radius = Experiment(
                 (f"p = {p:g}: gap, 99 % of points", "gap_99", 0.0, 0.02),
                 (f"p = {p:g}: largest gap", "gap_largest", 0.0, 0.02),
                 rule="below",
+                against="question",
             )
         ),
     ),

@@ -104,6 +104,7 @@ def _over(
         {"problem": problem, "label": ours["label"]},
         rule="over",
         scales=scales,
+        against="question",
     )
 
 
@@ -215,6 +216,7 @@ depth = Experiment(
                 (f"{problem}: clean accuracy", "clean_accuracy", least, 0.0),
                 rule="above",
                 scales=("paper",),
+                against="question",
             )
         ),
         *(
@@ -232,6 +234,7 @@ depth = Experiment(
                 ),
                 rule="above",
                 scales=("paper",),
+                against="question",
             )
         ),
     ),

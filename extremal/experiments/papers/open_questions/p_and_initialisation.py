@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from extremal import theory
-from extremal.experiments import Claim, Experiment, Line, Scale, Setting
+from extremal.experiments import Against, Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import Published, average_radius, claims
 
 _POWERS_P = sorted([round(1.0 + 0.5 * i, 2) for i in range(15)] + [1.75, 2.25])
@@ -34,13 +34,15 @@ def _learns(
         (f"p = {p:g}: {what} nobody follows", f"missed_{what}", 0.0, 0.0),
         (f"p = {p:g}: median attacked radius", "half_radius", radius, 0.02),
         scales=scales,
+        against="theory",
     )
 
 
 def _compared(
     quantity: str, value: str, p: float, other: float, rule: Literal["above", "below"], source: str
 ) -> Claim:
-    return Claim(quantity, value, {"p": other}, 0.0, source, {"p": p}, rule)
+    against: Against = "theory" if source == _BETWEEN_SOURCE else "question"
+    return Claim(quantity, value, {"p": other}, 0.0, source, {"p": p}, rule, against=against)
 
 
 def _line(title: str, ylabel: str, log: Literal["", "y"] = "", **names: str) -> Line:
@@ -142,8 +144,24 @@ p_sweep = Experiment(
             "p = 2: centres, below p = 3", "cosine_centers", 2.0, 3.0, "below", _BETWEEN_SOURCE
         ),
         _compared("p = 5: onset, later than p = 3", "onset_time", 5.0, 3.0, "above", _STALL_SOURCE),
-        Claim("p = 3: share of seeds that stall", "stalled", 0.0, 0.0, _STALL_SOURCE, {"p": 3.0}),
-        Claim("p = 8: share of seeds that stall", "stalled", 1.0, 0.0, _STALL_SOURCE, {"p": 8.0}),
+        Claim(
+            "p = 3: share of seeds that stall",
+            "stalled",
+            0.0,
+            0.0,
+            _STALL_SOURCE,
+            {"p": 3.0},
+            against="question",
+        ),
+        Claim(
+            "p = 8: share of seeds that stall",
+            "stalled",
+            1.0,
+            0.0,
+            _STALL_SOURCE,
+            {"p": 8.0},
+            against="question",
+        ),
     ),
     notes=(
         "Neurons count as aligned when nine tenths of their directions' length, weighted by what "
@@ -176,6 +194,7 @@ def _less(value: str, much: float, p: float, std: float) -> Claim:
         {"p": p, "init_std": std},
         "below",
         scales=("quick", "paper") if std == 1.0 else ("paper",),
+        against="question",
     )
 
 
@@ -281,12 +300,14 @@ initialisation = Experiment(
                 _SMALL_SOURCE,
                 {"p": p, "init_std": std},
                 (f"p = {p:g}, {std:g}: median radius", "half_radius", expected, 0.02),
+                against="question",
             )
         ),
         *claims(
             _SMALL_SOURCE,
             {"p": 3.0, "init_std": 1e-10},
             ("p = 3, 1e-10: centres nobody follows", "missed_centers", 0.0, 0.0),
+            against="question",
         ),
         *(_less("half_radius", 0.05, p, std) for p in (1.0, 3.0) for std in (0.1, 1.0)),
         _less("cosine_centers", 0.5, 3.0, 1.0),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from extremal import theory
-from extremal.experiments import Claim, Line, Settings, VerticalLine
+from extremal.experiments import Against, Claim, Line, Settings, VerticalLine
 
 Published = float | Callable[[Settings], float] | Mapping[str, Any] | None
 """A number, one that depends on the settings, or the parameters of other trials."""
@@ -14,18 +14,26 @@ Row = tuple[str, str, Published, float]
 """The quantity, the name of our number, the published value and the tolerance."""
 
 
-def claims(source: str, where: Mapping[str, Any], *rows: Row, **rules: Any) -> tuple[Claim, ...]:
+def claims(
+    source: str, where: Mapping[str, Any], *rows: Row, against: Against, **rules: Any
+) -> tuple[Claim, ...]:
     """A claim for each row, all of one source and of the same trials.
 
     - `source`: where the published values are from.
     - `where`: the parameters of the trials that are compared.
+    - `against`: what these values are, as `Claim` has it.
     - `rules`: other fields of the claims, such as `rule`, `scales` or `interval`.
     """
-    return tuple(Claim(*row, source, where, **rules) for row in rows)
+    return tuple(Claim(*row, source, where, against=against, **rules) for row in rows)
 
 
 def rises_with_p(
-    quantity: str, value: str, source: str, *powers: float, over: float | None = None
+    quantity: str,
+    value: str,
+    source: str,
+    *powers: float,
+    against: Against,
+    over: float | None = None,
 ) -> tuple[Claim, ...]:
     """The mean of a value at each of some p is not below that at p - 1, or at p = `over`."""
     pairs = [(p, p - 1 if over is None else over) for p in powers]
@@ -38,6 +46,7 @@ def rises_with_p(
             source,
             {"p": p},
             "above",
+            against=against,
         )
         for p, than in pairs
     )
