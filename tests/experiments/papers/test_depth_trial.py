@@ -18,9 +18,9 @@ def g(seed=0):
 
 
 def test_a_dense_twin_is_a_relu_network_without_hidden_biases():
-    learn = Dataset(torch.rand(6, 5), torch.tensor([0, 1, 2, 0, 1, 2]))
+    learn = Dataset(torch.rand(6, 5, generator=g()), torch.tensor([0, 1, 2, 0, 1, 2]))
     net = network(BASE | {"p": 1.0, "layers": 3, "width": 4, "normalize": "input"}, learn, g())
-    x = torch.rand(7, 5)
+    x = torch.rand(7, 5, generator=g())
     h = x
     for layer in net.layers:
         h = torch.relu(h @ layer.neurons.T)
@@ -29,7 +29,7 @@ def test_a_dense_twin_is_a_relu_network_without_hidden_biases():
 
 
 def test_a_twin_may_be_normalised_and_may_start_small():
-    learn = Dataset(torch.rand(6, 5), torch.tensor([0, 1, 2, 0, 1, 2]))
+    learn = Dataset(torch.rand(6, 5, generator=g()), torch.tensor([0, 1, 2, 0, 1, 2]))
     given = BASE | {"p": 1.0, "layers": 2, "width": 4, "normalize": "output", "init": 1e-3}
     net = network(given, learn, g())
     h = torch.relu(learn.x @ net.layers[0].neurons.T)
@@ -39,7 +39,7 @@ def test_a_twin_may_be_normalised_and_may_start_small():
 
 
 def test_the_control_is_the_network_of_the_papers():
-    learn = Dataset(torch.rand(6, 5), torch.tensor([-1, 1, 1, -1, 1, -1]))
+    learn = Dataset(torch.rand(6, 5, generator=g()), torch.tensor([-1, 1, 1, -1, 1, -1]))
     net = network(BASE | {"network": "shallow", "init": 1e-2, "width": 4}, learn, g())
     drawn = PReLUNet(5, 4, BASE["p"], init=Gaussian(1e-2), generator=g())
     assert torch.equal(net.neurons, drawn.neurons)
@@ -53,7 +53,7 @@ def test_longer_attacks_are_of_networks_whose_structure_is_not_known():
 
 
 def test_convolutions_double_their_channels():
-    learn = Dataset(torch.rand(4, 64), torch.tensor([0, 1, 2, 3]))
+    learn = Dataset(torch.rand(4, 64, generator=g()), torch.tensor([0, 1, 2, 3]))
     given = BASE | {"network": "conv", "problem": "digits", "layers": 3, "width": 2}
     net = network(given, learn, g())
     assert [len(layer.weight) for layer in net.layers] == [2, 4, 8]
