@@ -119,7 +119,7 @@ def _three_ways(what: str) -> str:
     head = ["p = 1 2 3 4", "published", "APGD-CE", "strongest attack"]
     head += ["one network, 1000 random points of the official test set, strongest attack"]
     head += ["500 of these points, attacked", "certified"]
-    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    rows = []
     for norm in ("linf", "l2", "l1"):
         ours, official = (
             panels[f"{kind}, {norm}"] for kind in ("Robust accuracy", "Official test set")
@@ -134,8 +134,8 @@ def _three_ways(what: str) -> str:
                 )
             ]
             cells = [" ".join(f"{value:.3f}" for value in row) for row in (told, *ways)]
-            lines.append([f"{norm} {radius:g}", *cells])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+            rows.append([f"{norm} {radius:g}", *cells])
+    return markdown_table(head, rows)
 
 
 def stored_rows(path: Path, against: str) -> list[dict[str, Any]]:
