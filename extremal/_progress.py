@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from extremal import _check
 
@@ -45,31 +46,67 @@ class Bar:
 
 
 class _DrawnBar:
-    """A bar of rich's on the standard error, and now and then a plain line where that is a file.
+    """A bar of rich's on the standard error, and plain lines where that is a file.
 
     rich is loaded only where a bar is drawn.
     """
 
     def __init__(self, what: str, total: int) -> None:
         from rich import progress  # noqa: PLC0415
-        from rich.console import Console  # noqa: PLC0415
 
-        self.console = Console(stderr=True, force_jupyter=False)
+        self.lines = _PlainLines()
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.MofNCompleteColumn(),
             progress.TimeRemainingColumn(),
-            console=self.console,
+            console=self.lines.console,
         )
         self.task = self.bar.add_task(what, total=total)
-        self.begun = self.written = time.monotonic()
+        self.begun = time.monotonic()
 
     def __call__(self, what: str, count: int, total: int) -> None:
         self.bar.update(self.task, completed=count, description=what)
+        spent = time.monotonic() - self.begun
+        left = f", about {spent / count * (total - count):.0f} s left" if count else ""
+        self.lines.write(f"{what}: {count} of {total}{left}")
+
+
+@contextmanager
+def status_line() -> Iterator[Callable[[str], None]]:
+    """A function that shows a sentence on the standard error, in place of the one before it.
+
+    Where that is a file or a notebook, sentences are written now and then, and the last one.
+    """
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    lines = _PlainLines()
+    live = Live(console=lines.console)
+
+    def show(sentence: str) -> None:
+        live.update(Text(sentence))
+        live.start()
+        lines.write(sentence)
+
+    try:
+        yield show
+    finally:
+        live.stop()
+
+
+class _PlainLines:
+    """The standard error; where it is no terminal, lines are written to it now and then."""
+
+    def __init__(self) -> None:
+        from rich.console import Console  # noqa: PLC0415
+
+        self.console = Console(stderr=True, force_jupyter=False)
+        self.written = time.monotonic()
+
+    def write(self, line: str) -> None:
+        """Write a line, unless a bar is drawn or the last line is too young."""
         now = time.monotonic()
-        if self.console.is_terminal or now - self.written < _SECONDS_BETWEEN_LINES:
-            return
-        self.written = now
-        left = f", about {(now - self.begun) / count * (total - count):.0f} s left" if count else ""
-        self.console.print(f"{what}: {count} of {total}{left}", markup=False, soft_wrap=True)
+        if not self.console.is_terminal and now - self.written >= _SECONDS_BETWEEN_LINES:
+            self.written = now
+            self.console.print(line, markup=False, soft_wrap=True)

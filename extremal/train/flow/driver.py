@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from extremal import _check
+from extremal._progress import status_line
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.flow.end_condition import Goals, Until
 from extremal.train.flow.runge_kutta import Counts
@@ -244,25 +245,11 @@ def check_progress(progress: object) -> None:
 
 @contextmanager
 def _told(progress: bool | FlowProgress) -> Iterator[FlowProgress | None]:
-    """The function to tell progress to: None for False; for True it draws a line on stderr.
-
-    A terminal's line is drawn over, and only the last one is written to a file. There is none for a
-    flow that ends before it tells anything.
-    """
+    """The function to tell progress to: None for False; for True it draws a line on stderr."""
     if progress is not True:
         yield None if progress is False else progress
         return
-    from rich.console import Console  # noqa: PLC0415 - loaded only where a line is drawn
-    from rich.live import Live  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
-
-    line = Live(console=Console(stderr=True))
-
-    def draw(time: float, loss: float, phase: str) -> None:
-        line.update(Text(f"{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g}"))
-        line.start()
-
-    try:
-        yield draw
-    finally:
-        line.stop()
+    with status_line() as show:
+        yield lambda time, loss, phase: show(
+            f"{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g}"
+        )
