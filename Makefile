@@ -27,7 +27,7 @@ check: setup  ## ruff, strict type check, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -n 0 tests/test_imports.py
+	$(BIN)/python -m pytest -n 0 tests/project/test_imports.py
 
 docs: setup  ## the documentation site in build/site, offline, with warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

@@ -3,7 +3,7 @@
 The package's `evaluate` is the function, by the name of this part.
 """
 
-from extremal.evaluate.evaluation import evaluate
+from extremal.evaluate.evaluation import bracket, evaluate
 from extremal.evaluate.health_checks import HealthWarning
 from extremal.evaluate.robustness import (
     BracketViolation,
@@ -27,6 +27,7 @@ __all__ = [
     "Robustness",
     "RobustnessCurve",
     "box_to_json",
+    "bracket",
     "check_bracket",
     "default_radii",
     "evaluate",

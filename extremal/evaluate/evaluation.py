@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import torch
@@ -10,12 +11,12 @@ from torch import Tensor, nn
 
 from extremal import _check
 from extremal._progress import Progress
-from extremal.attack import NORMS, AttackResult
+from extremal.attack import NORMS, AttackResult, known_clusters
 from extremal.certify import CERTIFY_BATCH_POINTS, EFFORTS, Certificate, can_certify
-from extremal.data import Dataset
+from extremal.data import Dataset, GaussianClusters
 from extremal.evaluate import health_checks
 from extremal.evaluate.evaluation_task import EvaluationTask
-from extremal.evaluate.health_checks import probed
+from extremal.evaluate.health_checks import HealthWarning, probed
 from extremal.evaluate.robustness import Robustness
 from extremal.evaluate.robustness_curve import checked_radii
 
@@ -65,25 +66,62 @@ def evaluate(
     asked = None if radii is None else sorted(set(checked_radii(radii)))
     task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator)
     out = task.outputs()
-    found, lower, proof = _attack_and_certify(task, asked, effort, certify, progress)
+    first = task.minimal_attack(progress, known_clusters(test))
+    count = None if certify else 0
+    found, lower, proof = _attack_and_certify(task, first, asked, count, effort, progress)
     found, warnings = probed(task, out, found)
     if proof is not None:
         warnings.append(health_checks.wide_brackets(lower, found.radius))
     elif certify:
         warnings.append(health_checks.uncertified(type(net).__name__))
-    return Robustness(
-        lower=lower,
-        upper=found.radius,
-        norm=norm,
-        box=test.box,
-        certified=proof is not None,
-        boxed=proof is not None and proof.boxed,
-        attack=found.name,
-        certificate=_certificate_names(proof, len(test)),
-        warnings=tuple(warning for warning in warnings if warning is not None),
-        settings=_settings(task, effort, certify, asked),
-        sampled=sampled,
-    )
+    kept = tuple(warning for warning in warnings if warning is not None)
+    settings = _settings(task, effort, certify, asked)
+    return replace(_robustness(task, found, lower, proof, settings, kept), sampled=sampled)
+
+
+def bracket(
+    net: nn.Module,
+    test: Dataset,
+    *,
+    norm: str = "l2",
+    radii: Sequence[float] = (),
+    mixture: GaussianClusters | None = None,
+    rays: Sequence[Tensor] = (),
+    certified: int | None = None,
+    effort: Literal["tight", "fast"] = "tight",
+    generator: torch.Generator,
+    batch: int = CERTIFY_BATCH_POINTS,
+    progress: bool | Progress = False,
+) -> Robustness:
+    """Radii from both sides without health checks: what `evaluate` does before it doubts them.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `test`: points (n, dim) and labels, a `Dataset`; attacks stay in its box, where it has one.
+    - `norm`: "l1", "l2" or "linf", the norm of perturbations.
+    - `radii`: all attacks meet the points that are undecided at these radii >= 0; none by default.
+    - `mixture`: searches the rays between the centres of these `GaussianClusters`, of which the
+      points' `group` is the subclass; None (the default) searches none. `evaluate` takes the
+      points' own source.
+    - `rays`: more directions (n, dim) to search, such as what broke another network.
+    - `certified`: so many of the first points are certified, the others' lower radius is 0; None
+      for all.
+    - `effort`: that of the certificate, and of attacks on networks that are not a `PReLUNet` or a
+      `Grouped` one: 100 steps with "tight", 30 with "fast".
+    - `generator`: source of all random numbers; the same seed gives the same result.
+    - `batch`: points at a time; more of them need more memory.
+    - `progress`: True for a bar on the standard error, or a function of (what, done, total).
+    """
+    _check_settings(net, test, norm, effort, generator, batch)
+    asked = sorted(set(checked_radii(radii))) if len(radii) > 0 else []
+    if certified is not None:
+        _check.integer("certified", certified, minimum=0)
+    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator)
+    task.outputs()  # which says early whether network and data fit
+    first = task.minimal_attack(progress, mixture, rays)
+    found, lower, proof = _attack_and_certify(task, first, asked, certified, effort, progress)
+    return _robustness(task, found, lower, proof, _settings(task, effort, certified != 0, asked))
 
 
 def _check_settings(
@@ -99,19 +137,42 @@ def _check_settings(
 
 def _attack_and_certify(
     task: EvaluationTask,
+    found: AttackResult,
     radii: list[float] | None,
+    certified: int | None,
     effort: Literal["tight", "fast"],
-    certify: bool,
     progress: bool | Progress,
 ) -> tuple[AttackResult, Tensor, Certificate | None]:
     """What attacks found, the certified radii (n,), and the certificate where one is known."""
-    found = task.minimal_attack(progress)
-    known = certify and can_certify(task.net)
-    proof = task.certified(found, effort, progress) if known else None
-    lower = torch.zeros_like(found.radius) if proof is None else proof.radius
+    lower, proof = torch.zeros_like(found.radius), None
+    if certified != 0 and can_certify(task.net):
+        proof = task.certified(found, certified, effort, progress)
+        lower[:certified] = proof.radius
     for radius in radii or []:
         found = task.attack_undecided(found, lower, radius)
     return found, lower, proof
+
+
+def _robustness(
+    task: EvaluationTask,
+    found: AttackResult,
+    lower: Tensor,
+    proof: Certificate | None,
+    settings: dict[str, Any],
+    warnings: tuple[HealthWarning, ...] = (),
+) -> Robustness:
+    return Robustness(
+        lower=lower,
+        upper=found.radius,
+        norm=task.norm,
+        box=task.test.box,
+        certified=proof is not None,
+        boxed=proof is not None and proof.boxed,
+        attack=found.name,
+        certificate=_certificate_names(proof, len(task.test)),
+        warnings=warnings,
+        settings=settings,
+    )
 
 
 def _settings(
@@ -130,6 +191,7 @@ def _settings(
 
 
 def _certificate_names(proof: Certificate | None, count: int) -> tuple[str, ...]:
-    if proof is None:
-        return ("",) * count
-    return tuple("" if index < 0 else proof.methods[index] for index in proof.method.tolist())
+    """What proved each point's radius; nothing did for those that were not asked for."""
+    methods = [] if proof is None else proof.method.tolist()
+    named = ["" if proof is None or index < 0 else proof.methods[index] for index in methods]
+    return (*named, *[""] * (count - len(named)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from extremal._progress import Progress
 from extremal._tensors import batches
 from extremal.attack import CLEAN_NAME, AttackResult, Ball, known_clusters, minimal, run, verified
 from extremal.certify import Certificate, certificate
-from extremal.data import Dataset
+from extremal.data import Dataset, GaussianClusters
 from extremal.models import check_outputs, float64_copy
 
 
@@ -46,9 +47,14 @@ class EvaluationTask:
         _check.finite("net(x)", out)
         return out
 
-    def minimal_attack(self, progress: bool | Progress) -> AttackResult:
-        """The smallest radius found for each point within the box."""
-        test = self.test
+    def minimal_attack(
+        self,
+        progress: bool | Progress,
+        mixture: GaussianClusters | None,
+        rays: Sequence[Tensor] = (),
+    ) -> AttackResult:
+        """The smallest radius found for each point within the box, 0 for a misclassified one."""
+        test, group = self.test, None if mixture is None else self.test.group
         clean = verified(
             self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN_NAME
         )
@@ -62,6 +68,9 @@ class EvaluationTask:
             norm=self.norm,
             box=test.box,
             steps=self.steps,
+            mixture=mixture,
+            group=None if group is None else group[right],
+            rays=[ray[right] for ray in rays],
             generator=self.generator,
             batch=self.batch,
             progress=progress,
@@ -69,18 +78,23 @@ class EvaluationTask:
         return clean.merged(right, found)
 
     def certified(
-        self, found: AttackResult, effort: Literal["tight", "fast"], progress: bool | Progress
+        self,
+        found: AttackResult,
+        count: int | None,
+        effort: Literal["tight", "fast"],
+        progress: bool | Progress,
     ) -> Certificate:
-        """The certificate; it starts from the attack where both are of the same problem."""
+        """The certificate of the first `count` points, from the attack where it may start there."""
         same = self.norm == "l2" and self.test.box is None
+        few = self.test.take(slice(count))
         return certificate(
             self.net,
-            self.test.x,
-            self.test.y,
+            few.x,
+            few.y,
             norm=self.norm,
-            box=self.test.box,
+            box=few.box,
             effort=effort,
-            attacked=found.x_adv if same else None,
+            attacked=found.x_adv[:count] if same else None,
             batch=self.batch,
             progress=progress,
         )

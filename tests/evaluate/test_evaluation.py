@@ -11,7 +11,7 @@ import torch
 
 import extremal as ex
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.evaluate import BracketViolation
+from extremal.evaluate import BracketViolation, bracket
 from extremal.models import Explicit, PReLUNet, subclass_classifier
 from tests.evaluate.scenes import Bump, flat_net, made, points
 
@@ -106,6 +106,41 @@ def test_radii_asked_for_are_attacked_where_points_are_undecided(generator):
     assert "pgd-random" in asked.attack
     assert bool((asked.upper[asked.upper.isfinite()] >= 0.3 + 1 / 3 - 1e-6).all())
     assert asked.curve().radii.tolist() == [1.0]
+
+
+def test_a_bracket_without_checks_has_the_radii_of_an_evaluation(generator):
+    mix = OrthonormalMixture(100, 6, 4, 0.1)
+    test = mix.sample(12, generator=generator)
+    test = replace(test, y=torch.where(torch.arange(12) == 3, -test.y, test.y))
+    net = subclass_classifier(mix, 3.0)
+    whole = ex.evaluate(net, test, radii=[0.6], generator=generator)
+    known = {"mixture": mix, "radii": [0.6], "generator": generator}
+    assert torch.equal(bracket(net, test, **known).lower, whole.lower)
+    few = bracket(net, test, certified=5, **known)
+    assert torch.equal(few.lower[:5], whole.lower[:5])
+    assert not few.lower[5:].any()
+    assert few.certificate[:5] == whole.certificate[:5]
+    assert set(few.certificate[5:]) == {""}
+    assert bool((whole.upper <= few.upper).all())
+    assert (float(few.upper[3]), few.attack[3], few.warnings) == (0.0, "clean", ())
+    none = bracket(net, test, certified=0, generator=generator)
+    assert (none.certified, bool(none.lower.any())) == (False, False)
+    with pytest.raises(ValueError, match="certified must be"):
+        bracket(net, test, certified=-1, generator=generator)
+
+
+def test_rays_are_searched_for_the_points_that_are_right(generator):
+    """At p = 8 gradients toward far neurons vanish; a ray to a centre breaks half the way."""
+    mix = OrthonormalMixture(12, 3, 3, 0.0)
+    test = mix.simplified()
+    test = replace(test, y=torch.where(torch.arange(6) == 0, -test.y, test.y))
+    net = subclass_classifier(mix, 8.0)
+    rays = [test.x[(torch.arange(6) + 3) % 6] - test.x]
+    plain = bracket(net, test, certified=0, generator=generator)
+    found = bracket(net, test, rays=rays, certified=0, generator=generator)
+    assert bool((found.upper <= plain.upper).all())
+    assert found.upper[0] == 0.0
+    assert float(found.upper[1:].max()) < math.sqrt(0.5) * 1.001
 
 
 def test_closed_forms_take_part_where_the_source_is_a_mixture(generator, monkeypatch):

@@ -6,8 +6,12 @@ import pytest
 import torch
 
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.evaluate import bracket
 from extremal.experiments import SCALES, Store, animation_data, get, names, run, summarise
-from extremal.experiments.papers.shared.robust_numbers import bracketed, radius_at_half_accuracy
+from extremal.experiments.papers.shared.robust_numbers import (
+    radius_at_half_accuracy,
+    robust_numbers,
+)
 from extremal.models import average_classifier
 
 
@@ -109,8 +113,8 @@ def test_the_bracket_of_the_average_classifier():
     mixture = OrthonormalMixture(5, 1, 1, 0.0)
     x = mixture.centers[[0, 1, 0, 1]]
     data = Dataset(x, torch.tensor([1, -1, 1, 1]))
-    found = bracketed(average_classifier(mixture), data, torch.Generator())
-    numbers = found.numbers([0.0, 0.69, 0.72])
+    found = bracket(average_classifier(mixture), data, generator=torch.Generator())
+    numbers = robust_numbers(found, [0.0, 0.69, 0.72])
     assert numbers["robust_accuracy"] == [0.75, 0.75, 0.0]
     assert numbers["certified_accuracy"] == [0.75, 0.75, 0.0]
     assert numbers["half_radius"] == pytest.approx(0.5**0.5, rel=1e-3)

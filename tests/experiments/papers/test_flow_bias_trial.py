@@ -2,15 +2,13 @@
 
 import math
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 import torch
 
 from extremal import theory
-from extremal.attack import minimal
 from extremal.data import OrthonormalMixture
-from extremal.evaluate import BracketViolation
+from extremal.evaluate import bracket
 from extremal.experiments import get
 from extremal.experiments.papers.min_vidal_2025.alignment_phases import nudge
 from extremal.experiments.papers.min_vidal_2025.alignment_phases import trial as phases
@@ -22,8 +20,6 @@ from extremal.experiments.papers.min_vidal_2025.subclass_theorem_trial import (
 )
 from extremal.experiments.papers.open_questions.critical_radius import trial as critical
 from extremal.experiments.papers.open_questions.flow_bias_trial import trial as learned
-from extremal.experiments.papers.shared import robust_numbers
-from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
 from extremal.models import Explicit, Gaussian, PReLUNet, subclass_classifier
 
 
@@ -60,18 +56,8 @@ def test_rays_to_the_centres_are_tried_for_large_p():
     mixture = OrthonormalMixture(12, 3, 3, 0.0)
     data = mixture.simplified()
     net = subclass_classifier(mixture, 8.0)
-    found = minimal(net, data.x, data.y, **mixture_rays(data), generator=generator())
-    assert found.radius.max() < math.sqrt(0.5) * 1.001
-
-
-def test_a_certificate_above_an_attack_is_an_error(monkeypatch):
-    mixture = OrthonormalMixture(6, 2, 2, 0.0)
-    data = mixture.simplified()
-    net = subclass_classifier(mixture, 3.0)
-    wrong = SimpleNamespace(radius=torch.full((4,), 0.8, dtype=torch.float64))
-    monkeypatch.setattr(robust_numbers.certify, "certificate", lambda *args, **kwargs: wrong)
-    with pytest.raises(BracketViolation, match="l2"):
-        bracketed(net, data, generator(), **mixture_rays(data))
+    found = bracket(net, data, mixture=mixture, generator=generator())
+    assert found.upper.max() < math.sqrt(0.5) * 1.001
 
 
 def test_what_is_learned_depends_on_p():

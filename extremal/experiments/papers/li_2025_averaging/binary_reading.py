@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from extremal import _check, attack, certify, measure, models, theory, train
+from extremal import _check, attack, measure, models, theory, train
 from extremal.data import Dataset, GaussianClusters
-from extremal.evaluate import check_bracket
+from extremal.evaluate import bracket
 from extremal.experiments.papers.shared.robust_numbers import radius_at_half_accuracy, share
 from extremal.train import input_gradient
 
@@ -75,18 +75,17 @@ def robustness(
         "half_radius_overstepped": radius_at_half_accuracy(radii, beyond),
         "universal": [universal(net, test, radius) for radius in radii],
     }
-    best = attack.minimal(net, few.x, few.y, generator=generator)
-    best = attack.worst([best, _along_centers(net, few, best)])
-    half, reach = float(best.radius.median()), averaged_radius(few)
-    return (
-        numbers
-        | {
-            "attacked": [share(best.radius > radius) for radius in radii],
-            "half_radius": half,
-            "over_averaged": half / reach if reach > 0 else float("inf"),
-        }
-        | _certified(net, few, best, params)
-    )
+    count = params["certified_points"]
+    best = bracket(net, few, mixture=clusters, certified=count, generator=generator)
+    half, reach = float(best.upper.median()), averaged_radius(few)
+    proven = certified_numbers(best.lower[:count], best.upper[:count], radii) if count > 0 else {}
+    return {
+        **numbers,
+        "attacked": [share(best.upper > radius) for radius in radii],
+        "half_radius": half,
+        "over_averaged": half / reach if reach > 0 else float("inf"),
+        **proven,
+    }
 
 
 def averaged_radius(data: Dataset) -> float:
@@ -112,19 +111,6 @@ def certified_numbers(lower: Tensor, upper: Tensor, radii: list[float]) -> dict[
         "half_radius_same": found,
         "certified_share": proven / found if found > 0 else 1.0,
     }
-
-
-def _certified(
-    net: nn.Module, few: Dataset, best: attack.AttackResult, params: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Certificates of the first attacked points, and what attacks leave of these alone."""
-    count = params["certified_points"]
-    if count == 0:
-        return {}
-    upper = best.radius[:count]
-    lower = certify.radius(net, few.x[:count], few.y[:count], attacked=best.x_adv[:count])
-    check_bracket(lower, upper, f"l2, read by {params['reading']!r}")
-    return certified_numbers(lower, upper, [float(radius) for radius in params["radii"]])
 
 
 def _spaced(test: Dataset, count: int) -> Dataset:
@@ -176,12 +162,3 @@ def _overstepped(
     x = inside.perturbed(aimed, data.x, slope, generator=generator)
     upward = attack.Ball("l2", radius).steepest(input_gradient(aimed, x, slope))
     return measure.accuracy(net, replace(data, x=x + length * upward))
-
-
-def _along_centers(
-    net: nn.Module, data: Dataset, found: attack.AttackResult
-) -> attack.AttackResult:
-    """The closed-form directions, up to the radii already found."""
-    assert data.group is not None
-    ball = attack.Ball("l2", found.radius.clamp(max=float(10 * data.dim) ** 0.5))
-    return attack.mixture_attack(net, data.x, data.y, data.source, data.group, ball)

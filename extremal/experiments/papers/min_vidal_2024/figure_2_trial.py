@@ -13,6 +13,7 @@ from torch import Tensor
 
 from extremal import attack, measure, models, train
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.evaluate import bracket
 from extremal.experiments.papers.shared.mixture_training import (
     class_averages,
     mean_cosine,
@@ -22,8 +23,8 @@ from extremal.experiments.papers.shared.mixture_training import (
     small_network,
 )
 from extremal.experiments.papers.shared.robust_numbers import (
-    bracketed,
     radius_at_half_accuracy,
+    robust_numbers,
     share,
 )
 from extremal.experiments.trial import Outcome
@@ -137,7 +138,7 @@ def _robustness(
     radii = params["radii"]
     numbers: dict[str, Any] = {"radius": list(radii)}
     if params.get("bracket", False):
-        numbers |= bracketed(net, test, generator).numbers(radii)
+        numbers |= robust_numbers(bracket(net, test, generator=generator), radii)
     else:
         worst = attack.accuracy_curve(net, test, radii, generator=generator).accuracy.tolist()
         numbers |= {"robust_accuracy": worst, "half_radius": radius_at_half_accuracy(radii, worst)}

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from extremal import attack, measure, models, theory, train
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.evaluate import bracket
 from extremal.experiments.papers.shared.mixture_training import mixture_of, small_network
-from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays, share
+from extremal.experiments.papers.shared.robust_numbers import robust_numbers, share
 from extremal.experiments.trial import Outcome
 
 # Sampling no longer explains what is as improbable as this.
@@ -34,12 +35,13 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         for name in ("test_points", "attacked_points")
     )
     radii = [float(radius) for radius in params["radii"]]
-    known = mixture_rays(few)
-    other = attack.minimal(bayes, few.x, few.y, **known, generator=generator)
+    known: dict[str, Any] = {"mixture": mixture, "group": few.group, "generator": generator}
+    other = attack.minimal(bayes, few.x, few.y, **known)
     # What breaks the Bayes classifier is tried on F^(p): for large p its own gradients vanish.
     rays = (other.x_adv - few.x,)
-    found = bracketed(net, few, generator, params["certified_points"], rays=rays, **known)
-    numbers = found.numbers(radii)
+    certified = params["certified_points"]
+    found = bracket(net, few, mixture=mixture, rays=rays, certified=certified, generator=generator)
+    numbers = robust_numbers(found, radii, certified)
     middle = {name: numbers[name] for name in ("half_radius", "half_radius_certified")}
     with torch.no_grad():
         agreement = share((net(many.x) > 0) == (bayes(many.x) > 0))
@@ -48,17 +50,17 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "agreement": agreement,
         **middle,
         "half_radius_bayes": float(other.radius.median()),
-        "radius_of_bayes": float(found.attacked.median() / other.radius.median()),
+        "radius_of_bayes": float(found.upper.median() / other.radius.median()),
         "clean_accuracy": measure.accuracy(net, many),
         "clean_accuracy_bayes": measure.accuracy(bayes, many),
         "unavoidable": theory.unavoidable_error(
             mixture.positive, mixture.negative, theory.OPTIMAL_RADIUS
         ),
-        **_curve("", found.attacked, radii),
+        **_curve("", found.upper, radii),
         **_curve("_bayes", other.radius, radii),
     }
     if params["p"] > 2:
-        numbers |= _bounds(mixture, params["p"], found.attacked, radii)
+        numbers |= _bounds(mixture, params["p"], found.upper, radii)
     if params["p"] == params["trained_p"] and params["spread"] <= params["trained_spread"]:
         numbers |= _trained(mixture, few, radii, params, generator)
     return Outcome(numbers)
@@ -106,10 +108,13 @@ def _trained(
     reference = models.subclass_classifier(mixture, params["p"])
     found = measure.distance(net, reference, generator=generator)
     seen = Dataset(few.x.to(data.x.dtype), few.y, group=few.group, source=mixture)
-    attacked = bracketed(net, seen, generator, params["certified_points"], **mixture_rays(seen))
-    radius = attacked.numbers(radii)
+    certified = params["certified_points"]
+    attacked = bracket(net, seen, mixture=mixture, certified=certified, generator=generator)
+    radius = robust_numbers(attacked, radii, certified)
     plain = models.average_classifier(mixture)
-    average = attack.minimal(plain, few.x, few.y, **mixture_rays(few), generator=generator)
+    average = attack.minimal(
+        plain, few.x, few.y, mixture=mixture, group=few.group, generator=generator
+    )
     return {
         "distance": found.value,
         "distance_upper": found.upper,
@@ -117,6 +122,6 @@ def _trained(
         "loss": float(flow.values["loss"][-1]),
         "half_radius_trained": radius["half_radius"],
         "half_radius_trained_certified": radius["half_radius_certified"],
-        **_curve("_trained", attacked.attacked, radii),
+        **_curve("_trained", attacked.upper, radii),
         **_curve("_average", average.radius, radii),
     }

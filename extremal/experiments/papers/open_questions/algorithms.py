@@ -10,6 +10,7 @@ import torch
 
 from extremal import _check, measure, models, theory, train
 from extremal.data import Dataset
+from extremal.evaluate import bracket
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import attacked_curves, average_radius, claims
 from extremal.experiments.papers.shared.mixture_training import (
@@ -19,7 +20,7 @@ from extremal.experiments.papers.shared.mixture_training import (
     predicted_directions,
     small_network,
 )
-from extremal.experiments.papers.shared.robust_numbers import bracketed
+from extremal.experiments.papers.shared.robust_numbers import robust_numbers
 from extremal.experiments.trial import Outcome
 
 _STEP_SETTINGS = {"lr": 0.2, "batch": 100, "momentum": 0.0}  # of Min & Vidal 2024
@@ -189,10 +190,11 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         return Outcome({"diverged": 1.0, "reason": str(error), **unknown})
     reference = predicted_classifier(mixture, params["p"])
     followed = measure.following(net, predicted_directions(mixture, params["p"]))
-    radii = list(params["radii"])
+    radii, certified = list(params["radii"]), params["certified_points"]
+    both = bracket(net, test, certified=certified, generator=generator)
     return Outcome(
         {
-            **bracketed(net, test, generator, params["certified_points"]).numbers(radii),
+            **robust_numbers(both, radii, certified),
             "diverged": 0.0,
             "radius": radii,
             "loss": float(found.values["loss"][-1]),

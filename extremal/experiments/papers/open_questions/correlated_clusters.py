@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from extremal import _check, data, measure, train
+from extremal.evaluate import bracket
 from extremal.experiments import Claim, Experiment, Line, Scale, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.mixture_training import small_network
-from extremal.experiments.papers.shared.robust_numbers import bracketed
+from extremal.experiments.papers.shared.robust_numbers import robust_numbers
 from extremal.experiments.trial import Outcome
 
 _ORTHONORMAL_CASE = {"kind": "cosine", "level": 0.0, "centred": False}
@@ -235,20 +236,19 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     evenly = data.GaussianClusters(source.centers, source.labels, source.noise)
     test = evenly.sample(params["test_points"], generator=generator)
     test = replace(test, x=test.x - mean)
-    found = bracketed(net, test, generator, params["certified_points"])
-    radii = list(params["radii"])
-    numbers = found.numbers(radii)
+    radii, certified = list(params["radii"]), params["certified_points"]
+    found = bracket(net, test, certified=certified, generator=generator)
     right = measure.correct(net, test).double()
     assert test.group is not None
-    shares = found.attacked / source.separations[test.group]
+    shares = found.upper / source.separations[test.group]
     return Outcome(
         {
-            **numbers,
+            **robust_numbers(found, radii, certified),
             "radius": radii,
             "loss": float(flow.values["loss"][-1]),
             "clean_accuracy": float(right.mean()),
             "worst_accuracy": _worst(right, test, torch.mean),
-            "worst_radius": _worst(found.attacked, test, torch.median),
+            "worst_radius": _worst(found.upper, test, torch.median),
             "separation": source.separation,
             "half_radius_share": float(shares.median()),
             "worst_radius_share": _worst(shares, test, torch.median),

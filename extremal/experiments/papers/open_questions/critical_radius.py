@@ -10,10 +10,10 @@ from torch import Tensor
 
 from extremal import models, theory
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.evaluate import bracket
 from extremal.experiments import Claim, Experiment, Line, Setting
 from extremal.experiments.papers.shared.claim_rows import claims
 from extremal.experiments.papers.shared.mixture_training import mixture_of
-from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
 from extremal.experiments.trial import Outcome
 
 _NO_NOISE = {"spread": 0.0}
@@ -164,7 +164,7 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     mixture = mixture_of(params)
     data = _data(mixture, params["points"], generator)
     net = models.subclass_classifier(mixture, params["p"])
-    found = bracketed(net, data, generator, **mixture_rays(data))
+    found = bracket(net, data, mixture=mixture, generator=generator)
     numbers: dict[str, Any] = {}
     expected = torch.empty(len(data), dtype=torch.float64)
     sides = {"positive": (1, mixture.negative), "negative": (-1, mixture.positive)}
@@ -173,17 +173,17 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         numbers[f"closed_form_{side}"] = expected[own] = theory.subclass_radius(
             opposing, params["p"]
         )
-        numbers |= _spread(f"attacked_{side}", found.attacked[own])
-        numbers |= _spread(f"certified_{side}", found.certified[own])
+        numbers |= _spread(f"attacked_{side}", found.upper[own])
+        numbers |= _spread(f"certified_{side}", found.lower[own])
     for name in ("attacked", "certified", "closed_form"):
         numbers[f"{name}_worst"] = min(numbers[f"{name}_{side}"] for side in sides)
-    gap = 1.0 - found.certified / found.attacked
-    gap = torch.where(found.attacked > 0, gap, 0.0)
+    gap = 1.0 - found.lower / found.upper
+    gap = torch.where(found.upper > 0, gap, 0.0)
     return Outcome(
         {
             **numbers,
-            "off_attacked": float((found.attacked / expected - 1.0).abs().max()),
-            "off_certified": float((found.certified / expected - 1.0).abs().max()),
+            "off_attacked": float((found.upper / expected - 1.0).abs().max()),
+            "off_certified": float((found.lower / expected - 1.0).abs().max()),
             "gap": float(gap.median()),
             "gap_99": float(gap.quantile(0.99, interpolation="nearest")),
             "gap_largest": float(gap.max()),

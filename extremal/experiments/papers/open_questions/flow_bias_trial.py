@@ -11,13 +11,14 @@ from torch import Tensor
 
 from extremal import measure, models, theory, train
 from extremal.data import OrthonormalMixture
+from extremal.evaluate import bracket
 from extremal.experiments.papers.shared.mixture_training import (
     class_averages,
     mean_cosine,
     mixture_of,
     small_network,
 )
-from extremal.experiments.papers.shared.robust_numbers import bracketed, mixture_rays
+from extremal.experiments.papers.shared.robust_numbers import robust_numbers
 from extremal.experiments.trial import Outcome
 
 # Neurons are aligned with so much of a direction's length within the span of the centres.
@@ -52,15 +53,16 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     )
     losses = flow.values["loss"]
     few = test.take(slice(params["attacked_points"]))
-    both = bracketed(net, few, generator, params["certified_points"], **mixture_rays(few))
-    found = both.numbers([0.0])
+    certified = params["certified_points"]
+    both = bracket(net, few, mixture=mixture, certified=certified, generator=generator)
+    found = robust_numbers(both, [0.0], certified)
     return Outcome(
         {
             **_directions(net, mixture),
             **_times(net, flow, until),
             **_predicted(params),
             "half_radius": found["half_radius"],
-            "half_radius_few": float(both.attacked[: len(both.certified)].median()),
+            "half_radius_few": float(both.upper[:certified].median()),
             "half_radius_certified": found["half_radius_certified"],
             "bracket_gap": found["bracket_gap"],
             "test_accuracy": measure.accuracy(net, test),

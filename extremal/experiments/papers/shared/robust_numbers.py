@@ -21,57 +21,30 @@ from extremal.evaluate import Robustness, check_bracket, evaluate
 _QUANTILE_LEVELS = [0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99]
 
 
-@dataclass(frozen=True, eq=False)
-class Bracket:
-    """The smallest radius found for each point (n,), and the certified ones of the first m <= n."""
+def robust_numbers(
+    found: Robustness, radii: list[float], certified: int | None = None
+) -> dict[str, Any]:
+    """Accuracy against radius from above and below, medians, quantiles, and the gap.
 
-    attacked: Tensor
-    certified: Tensor
-
-    def numbers(self, radii: list[float]) -> dict[str, Any]:
-        """Accuracy against radius from above and below, medians, quantiles, and the gap.
-
-        `half_radius` is the median of the attacked radii, and `bracket_gap` the share
-        1 - certified / attacked that is left between the two, 0 for a misclassified point.
-        """
-        upper, lower = self.attacked, self.certified
-        few = upper[: len(lower)]
-        right = few > 0
-        gap = torch.where(right, 1.0 - lower / few, 0.0)
-        return {
-            "robust_accuracy": [share(upper > radius) for radius in radii],
-            "certified_accuracy": [share(right & (lower >= radius)) for radius in radii],
-            "half_radius": float(upper.median()),
-            "half_radius_certified": float(lower.median()),
-            "bracket_gap": float(gap.median()),
-            "bracket_gap_99": _quantiles(gap, [0.99])[0],
-            "quantile_levels": _QUANTILE_LEVELS,
-            "attacked_quantiles": _quantiles(upper, _QUANTILE_LEVELS),
-            "certified_quantiles": _quantiles(lower, _QUANTILE_LEVELS),
-        }
-
-
-def bracketed(
-    net: nn.Module,
-    test: Dataset,
-    generator: torch.Generator,
-    certified: int | None = None,
-    **known: Any,
-) -> Bracket:
-    """Each point's attacked radius, and the certified one of the first `certified`, or of all.
-
-    known: what `attack.minimal` may know of the points, such as `mixture_rays` of them.
+    `certified`: how many of the first points were, None for all. `half_radius` is the median of
+    the attacked radii, and `bracket_gap` the share 1 - certified / attacked that is left between
+    the two, 0 for a misclassified point.
     """
-    found = attack.minimal(net, test.x, test.y, **known, generator=generator)
-    few = slice(certified)
-    lower = certify.certificate(net, test.x[few], test.y[few], attacked=found.x_adv[few]).radius
-    check_bracket(lower, found.radius[few], "l2")
-    return Bracket(found.radius, lower)
-
-
-def mixture_rays(data: Dataset) -> dict[str, Any]:
-    """For `attack.minimal`: the rays between the centres of the mixture that made these points."""
-    return {"mixture": data.source, "group": data.group}
+    upper, lower = found.upper, found.lower[:certified]
+    few = upper[: len(lower)]
+    right = few > 0
+    gap = torch.where(right, 1.0 - lower / few, 0.0)
+    return {
+        "robust_accuracy": [share(upper > radius) for radius in radii],
+        "certified_accuracy": [share(right & (lower >= radius)) for radius in radii],
+        "half_radius": float(upper.median()),
+        "half_radius_certified": float(lower.median()),
+        "bracket_gap": float(gap.median()),
+        "bracket_gap_99": _quantiles(gap, [0.99])[0],
+        "quantile_levels": _QUANTILE_LEVELS,
+        "attacked_quantiles": _quantiles(upper, _QUANTILE_LEVELS),
+        "certified_quantiles": _quantiles(lower, _QUANTILE_LEVELS),
+    }
 
 
 def _quantiles(values: Tensor, levels: list[float]) -> list[float]:

@@ -147,7 +147,7 @@ def test_a_part_of_the_core_is_imported_through_its_init():
 
 
 def test_the_check_of_deep_imports_would_notice(tmp_path, monkeypatch):
-    monkeypatch.setattr("tests.test_imports.ROOT", tmp_path)
+    monkeypatch.setattr("tests.project.test_imports.ROOT", tmp_path)
     (tmp_path / "attack").mkdir()
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "dataset.py").touch()

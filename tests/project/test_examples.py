@@ -12,7 +12,7 @@ from threadpoolctl import threadpool_limits
 
 import extremal as ex
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def ran(name, monkeypatch, capsys, *asked):
@@ -78,7 +78,7 @@ def test_own_experiment_computes_nothing_twice(tmp_path, monkeypatch, capsys):
 
 
 def test_sweep_on_dask(tmp_path):
-    """On workers that it starts; tests/test_cluster_page.py gives it an address."""
+    """On workers that it starts; tests/project/test_cluster_page.py gives it an address."""
     script = [sys.executable, EXAMPLES / "sweep_on_dask.py", "--out", tmp_path, "--steps", "5"]
     printed = subprocess.run(script, check=True, capture_output=True, text=True).stdout
     assert "12 of 12 trials done, 0 failed" in printed

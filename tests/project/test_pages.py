@@ -34,7 +34,7 @@ PAGES = [
 ]
 # Pages whose Python is run by another test, which reads it from the page.
 ELSEWHERE = {
-    "README.md": "tests/test_readme.py",
+    "README.md": "tests/project/test_readme.py",
     "docs/theory/robustness.md": "tests/attack/test_false_robustness.py",
     "docs/your-own-activation.md": "tests/experiments/papers/test_activations_and_losses.py",
 }

@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from bench import estimator
 from extremal.sklearn import PReLUClassifier
-from tests.test_benches import stored
+from tests.project.test_benches import stored
 
 SETS = ("digits", "breast_cancer", "wine", "iris")
 RIVALS = ("default", "wide", "p = 1")
