@@ -241,7 +241,8 @@ def _headlines(what: str) -> str:
         [
             "train to the end of the flow",
             "the papers' SGD, 80,200 steps",
-            f"{faster[0]:.0f} times faster from samples, {faster[1]:.0f} from a known mixture (p = 3)",
+            f"{faster[0]:.0f} times faster from samples, {faster[1]:.0f} from a known mixture "
+            "(p = 3)",
         ],
         [
             f"attack, {len(settings)} settings",
