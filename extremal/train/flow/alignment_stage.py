@@ -1,59 +1,34 @@
 """The first stage of the flow: the network's output is negligible, so neurons do not interact.
 
 The push of the data is then constant, and each neuron takes its own steps (`IndependentNeurons`).
-On many samples a random part of them pulls in place of all, with a correction for each neuron
-(`SubsampledPull`). `AlignmentStage` says for how long the output stays negligible.
+`AlignmentStage` says for how long the output stays negligible.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from extremal._tensors import unit_rows
-from extremal.train.flow.cluster_field import ClusterField, ConstantClusterPull
+from extremal.train.flow.coupled_stage import CoupledStage
 from extremal.train.flow.neuron_dynamics import (
+    ConstantPull,
     NeuronAngles,
-    NeuronSystem,
     polar_velocity,
     tangential,
 )
 from extremal.train.flow.runge_kutta import BOGACKI_SHAMPINE_32, Counts, State, stepped
-from extremal.train.flow.sample_field import SampleField
+from extremal.train.flow.stage import Stage, StagePlan
 
 # Every so many rounds of steps the neurons are checked for having come to rest at a kink.
 _ROUNDS_BETWEEN_REST_CHECKS = 16
-# So many samples stand for all of them between two corrections; twice as many are used whole.
-_SUBSAMPLE_SIZE = 2000
-# A neuron may turn by so many tolerances before its pull is corrected by all samples again.
-_MOST_TURN_TOLERANCES = 100.0
 # Neurons are independent while the largest output is below this share of the tolerance.
 _DECOUPLED_OUTPUT_SHARE = 0.3
 # A step after which the largest output exceeds this many tolerances was too long.
 _REJECTED_OUTPUT_SHARE = 2.0
-
-
-class ConstantPull(Protocol):
-    """The pull of a constant push on neurons, as it is while the network's output is negligible."""
-
-    @property
-    def p(self) -> float: ...
-
-    def refresh(self, place: Tensor, left: Tensor, rows: Tensor) -> None:
-        """Correct the pull on those of the neurons `rows` whose correction is too old."""
-        ...
-
-    def correct(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
-        """Correct the pull on the chosen ones of the neurons `rows`."""
-        ...
-
-    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """G up to a multiple of u, (k, r + 1), and g, (k,), of the neurons `rows`."""
-        ...
 
 
 class IndependentNeurons:
@@ -175,103 +150,80 @@ def _attempted_step(
     return new, torch.maximum(miss[0].abs().amax(1), miss[1].abs())
 
 
-class SubsampledPull:
-    """The pull of a constant push by a random part of the samples, corrected with all of them.
+class AlignmentStage(Stage):
+    """Neurons do not interact yet, and each takes its own steps: outputs are taken as zero."""
 
-    The correction of a neuron is the pull of all samples minus that of the part, at the place where
-    the neuron was then. Its error is how much that difference has changed since, which is 0 where
-    a neuron rests.
-    """
+    name = "alignment"
+    ended_phase = "alignment ends"
+    dense = False
+    interacts = False
 
-    def __init__(self, samples: SampleField, push: Tensor, tolerance: float) -> None:
-        self.samples, self.push, self.p = samples, push, samples.p
-        self.most_turn = _MOST_TURN_TOLERANCES * tolerance
-        small = len(samples) <= 2 * _SUBSAMPLE_SIZE
-        index = samples.random_rows(_SUBSAMPLE_SIZE)
-        grown = len(samples) / len(index)
-        self.subsample = None if small else samples.restricted(index, grown * samples.share[index])
-        self.subsample_push = grown * push[index]
-        zeros = torch.zeros(len(samples.frame.rest), dtype=torch.float64)
-        places = torch.zeros(len(zeros), len(samples.frame.basis) + 1, dtype=torch.float64)
-        self.corrected_at = torch.full_like(places, torch.inf)  # each neuron's place then
-        self.time_left_then = zeros  # of the step in which a neuron was corrected
-        self.correction = (places, zeros.clone())
-        self.passes = 0.0  # how often all samples were used, in passes over all neurons
-
-    def refresh(self, place: Tensor, left: Tensor, rows: Tensor) -> None:
-        """Correct neurons that have turned, or grown, since their last correction."""
-        if self.subsample is None:
-            return
-        turned = (place - self.corrected_at[rows]).abs().amax(1)
-        grown = (self.time_left_then[rows] - left) * self.p * self.samples.growth_rate_bound
-        stale = (turned > self.most_turn) | ((grown > 1.0) & (turned > 0.0))
-        self.correct(place, left, rows, stale)
-
-    def correct(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
-        """Compare the part with all samples for the chosen neurons."""
-        if self.subsample is None or not bool(chosen.any()):
-            return
-        mine, here = rows[chosen], place[chosen]
-        whole = self.samples.pull(here, self.push, mine)
-        part = self.subsample.pull(here, self.subsample_push, mine)
-        self.corrected_at[mine], self.time_left_then[mine] = here, left[chosen]
-        self.correction[0][mine], self.correction[1][mine] = whole[0] - part[0], whole[1] - part[1]
-        self.passes += len(mine) / len(self.corrected_at)
-
-    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """G, (k, r + 1), and g, (k,), of the neurons `rows`."""
-        if self.subsample is None or self.passes == 0.0:
-            return self.samples.pull(place, self.push, rows)
-        pull, growth = self.subsample.pull(place, self.subsample_push, rows)
-        return pull + self.correction[0][rows], growth + self.correction[1][rows]
-
-
-class AlignmentStage:
-    """Neurons do not interact yet, so each takes its own step: the push is that of zero outputs.
-
-    `first_loss` is the mean loss of zero outputs, `growth_rate_bound` bounds an angle's growth.
-    """
-
-    def __init__(
-        self, neurons: NeuronSystem, start: State, tolerance: float, counts: Counts
-    ) -> None:
-        self.neurons, self.tolerance = neurons, tolerance
-        field, loss = neurons.field, neurons.loss
-        zero = field.outputs(start[0], torch.zeros_like(start[1]))
-        push = field.push(loss, zero, neurons.rate)
-        self.first_loss = field.loss(loss, zero)
-        pull: ConstantPull = (
-            ConstantClusterPull(field, push)
-            if isinstance(field, ClusterField)
-            else SubsampledPull(field, push, tolerance)
+    def __init__(self, plan: StagePlan, start: State, time: float) -> None:
+        super().__init__(plan)
+        system = plan.system
+        zero = system.field.outputs(start[0], torch.zeros_like(start[1]))
+        push = system.field.push(system.loss, zero, system.rate)
+        self.independent = IndependentNeurons(
+            system.field.constant_pull(push, plan.tolerance),
+            system.angles,
+            0.1 / float(push.abs().sum()),
+            plan.tolerance,
+            plan.counts,
         )
-        first = 0.1 / float(push.abs().sum())
-        self.independent = IndependentNeurons(pull, neurons.angles, first, tolerance, counts)
-        slope = 0.5 if loss.name == "logistic" else 1.0
-        self.growth_rate_bound = field.growth_rate_bound * neurons.rate * slope
+        self.state, self._time = start, time
+        self._last_start = (start, time)  # of the last step
 
-    def advance(self, state: State, most: float) -> tuple[State, float] | None:
-        """The state after a time of at most `most`, and that time; None where neurons interact."""
-        largest = self._largest_output(state)
-        span = min(most, self._safe_time(state))
-        while largest < _DECOUPLED_OUTPUT_SHARE * self.tolerance:
-            after = self.independent.advance(state, span)
-            if self._largest_output(after) <= _REJECTED_OUTPUT_SHARE * self.tolerance:
-                return after, span
-            span, largest = 0.5 * span, 0.0
-        return None
+    @property
+    def time(self) -> float:
+        """The flow time reached."""
+        return self._time
 
-    def is_at_rest(self, state: State) -> bool:
+    @property
+    def is_at_rest(self) -> bool:
         """Whether nothing moves any more, and nothing ever will."""
-        place, theta = state
+        place, theta = self.state
         pull, growth = self.independent.field.pull(place, torch.arange(len(theta)))
         return not bool(growth.any()) and not bool(tangential(pull, place).any())
 
-    def _safe_time(self, state: State) -> float:
+    def advance(self, limit: float) -> Stage | None:
+        """Go forward while the outputs are negligible; then the stage in which they count."""
+        left = limit - self._time
+        largest = self._largest_output(self.state)
+        span = min(left, self._safe_time())
+        while largest < _DECOUPLED_OUTPUT_SHARE * self.plan.tolerance:
+            after = self.independent.advance(self.state, span)
+            if self._largest_output(after) <= _REJECTED_OUTPUT_SHARE * self.plan.tolerance:
+                self._last_start = (self.state, self._time)
+                self.state = after
+                self._time = limit if span == left else self._time + span
+                return None
+            span, largest = 0.5 * span, 0.0
+        size = float(self.independent.step_size.median())
+        coupled = CoupledStage(self.plan, self.state, self._time, size)
+        return coupled.fitting_if_few() or coupled
+
+    def outputs(self, time: float) -> Tensor:
+        """f on the training data, (n,), at a time within the last step."""
+        return self.plan.outputs(self._state_at(time))
+
+    def neurons_at(self, time: float) -> State:
+        """Directions (h, dim) and theta (h,) of all neurons at a time within the last step."""
+        place, theta = self._state_at(time)
+        return self.plan.system.field.frame.lift(place), theta
+
+    def _state_at(self, time: float) -> State:
+        """The state at a time within the last step, by taking a part of that step once more."""
+        start, begun = self._last_start
+        if time >= self._time or time <= begun:
+            return self.state if time >= self._time else start
+        return self.independent.advance(start, time - begun)
+
+    def _safe_time(self) -> float:
         """A time in which the output can't grow to the tolerance: sinh(2 theta) < exp(2 theta)."""
-        log_total = float(torch.logsumexp(self.neurons.angles.log_ceiling(state[1]), 0))
-        wait = (math.log(self.tolerance) - log_total) / (2.0 * self.growth_rate_bound)
-        return max(wait, 0.05 / self.growth_rate_bound)
+        bound = self.plan.growth_rate_bound
+        log_total = float(torch.logsumexp(self.plan.system.angles.log_ceiling(self.state[1]), 0))
+        wait = (math.log(self.plan.tolerance) - log_total) / (2.0 * bound)
+        return max(wait, 0.05 / bound)
 
     def _largest_output(self, state: State) -> float:
-        return float(self.neurons.outputs(state).abs().max())
+        return float(self.plan.system.outputs(state).abs().max())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -20,7 +20,6 @@ from extremal import _check
 from extremal._tensors import unit_rows
 from extremal.data import Dataset
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
-from extremal.train.flow.neuron_groups import Groups
 from extremal.train.losses import Loss, negative_slopes
 
 # Where p is not whole, moments are Gauss-Legendre sums over so many nodes.
@@ -45,8 +44,14 @@ class ClusterField:
     group: Tensor  # (n,) the cluster of each sample
 
     @classmethod
-    def of(cls, data: Dataset, p: float, directions: Tensor) -> tuple[ClusterField, Tensor]:
-        """The clusters of a data set with known groups, and the place of neurons (h, dim) there."""
+    def of(
+        cls, data: Dataset, p: float, directions: Tensor, tolerance: float
+    ) -> tuple[ClusterField, Tensor]:
+        """The clusters of a data set with known groups, and the place of neurons (h, dim) there.
+
+        For p = 1 the noise is at least `tolerance` times the longest mean: with less, neurons that
+        rest where a cluster is just inactive would jump to and fro about the kink.
+        """
         rule = "be known for method='mixture'"
         known = _check.instance("train.group", data.group, Tensor, rule)
         used, group = torch.unique(known, return_inverse=True)
@@ -60,16 +65,12 @@ class ClusterField:
         squares = float((data.x * data.x).sum(1).double().sum())
         within = squares - float((count[:, None] * means**2).sum())
         noise = math.sqrt(max(within, 0.0) / max(1, (len(data) - len(used)) * data.dim))
+        if p == 1.0:
+            noise = max(noise, tolerance * float(torch.linalg.vector_norm(means, dim=1).max()))
         basis = torch.linalg.qr(means.T).Q.T.contiguous()
         frame, place = SubspaceFrame.of(directions, basis)
         share = count / len(data)
         return cls(frame, means @ basis.T, share, label.sign(), noise, p, group), place
-
-    @property
-    def off_subspace_ratio(self) -> float:
-        """How much less samples vary along the rests than along the longest direction."""
-        top = float(torch.linalg.matrix_norm(self.share.sqrt()[:, None] * self.means, 2))
-        return min(1.0, self.noise / max(top, 1e-300))
 
     @property
     def growth_rate_bound(self) -> float:
@@ -123,11 +124,13 @@ class ClusterField:
         """f at the clusters, (K,): the mean of f over each one's noise."""
         return contribution @ self.moments(place[:, :-1] @ self.means.T)[1]
 
-    def merged(self, groups: Groups, place: Tensor) -> Tensor:
-        """f at the clusters, (K,), with groups of neurons in place of the neurons."""
-        share = groups.shares()
-        inside, length = self.frame.mean(share, place)
-        return groups.contributions() @ self.moments(inside / length @ self.means.T)[1]
+    def of_groups(self, share: Tensor, place: Tensor) -> tuple[ClusterField, Tensor]:
+        """The field for groups of the neurons, of which `share` (k, h) has the weights, and where.
+
+        A group is at the mean of its neurons' directions; the second result are those places.
+        """
+        frame, found, _ = self.frame.of_groups(share, place)
+        return replace(self, frame=frame), found
 
     def at_samples(self, outputs: Tensor) -> Tensor:
         """f on the training data, (n,), as far as the clusters tell it."""
@@ -138,6 +141,11 @@ class ClusterField:
         low, high = self.moments(place[:, :-1] @ self.means.T)
         pull = self.p * ((low * push) @ self.means)
         return torch.nn.functional.pad(pull, (0, 1)), high @ push
+
+    def constant_pull(self, push: Tensor, tolerance: float) -> ConstantClusterPull:
+        """The pull of a push (K,) that stays as it is, which is exact at any tolerance."""
+        del tolerance
+        return ConstantClusterPull(self, push)
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_k = -l'(y f) y n_k/n, times `rate`."""

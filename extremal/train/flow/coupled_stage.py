@@ -1,34 +1,45 @@
-"""The second stage: neurons interact, until those that matter have gathered in few directions.
+"""The second stage: neurons interact, until few of them are left that will ever matter.
 
-Which neurons will ever matter is found by a preview, a rough run to the end of the flow.
+Which ones will is found by a preview, a run of all neurons to the end of the flow on a part of the
+samples. The few that are to stand for all are run ahead as well, and are taken only where their
+outputs end within some tolerances of those of all neurons.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from extremal.train.flow.cluster_field import ClusterField
+from extremal.train.flow.fitting_stage import FittingStage
 from extremal.train.flow.neuron_dynamics import NeuronSystem
-from extremal.train.flow.neuron_groups import Groups, groups_within_tolerance
-from extremal.train.flow.runge_kutta import Counts, State, Stepper
+from extremal.train.flow.neuron_groups import (
+    Groups,
+    group_neurons,
+    groups_within_tolerance,
+    heaviest_neurons,
+)
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, State, Stepper
+from extremal.train.flow.stage import Stage, StagePlan
 
 # A preview starts on so many samples, and adds at most so many that it leaves unfitted.
 _PREVIEW_SAMPLES = 1000
-# A preview ends after so many steps even if some sample is not fitted.
+# A preview ends after so many steps even if some sample is not fitted; it then drops nobody.
 _MOST_PREVIEW_STEPS = 400
+# The few are run ahead with at most so many steps.
+_MOST_CHECK_STEPS = 2000
+# The few, which cost little, are run ahead with errors of this share of the tolerance.
+_CHECK_TOLERANCE_SHARE = 0.1
 # A sample with this margin hardly pulls any more, so a preview ends once all have it.
 _FITTED_MARGIN = 4.0
-# A preview may err by so many times the tolerance of the flow.
-_PREVIEW_TOLERANCE_FACTOR = 10.0
 # So many previews are made, each with samples that the one before left unfitted.
 _PREVIEW_ATTEMPTS = 3
-# Groups are looked for again once the loss is this share of what it was the last time.
+# The few are looked for again once the loss is this share of what it was the last time.
 _CHECK_LOSS_RATIO = 0.7
-# Groups are looked for again once the flow time has grown by this factor.
+# The few are looked for again once the flow time has grown by this factor.
 _CHECK_TIME_RATIO = 2.0
 # Under known clusters neurons go on gathering while the loss is above this share of the first.
 _GATHERING_LOSS_SHARE = 0.6
@@ -38,29 +49,61 @@ _GATHERING_TIME_FACTOR = 3.0
 _MOST_GROUPS = 400
 # Once the loss is below this share of the first, the last stage takes any number of groups.
 _LATE_LOSS_SHARE = 1e-3
-# Neurons whose contributions sum to this share of the tolerance may be in no group.
-_LEFT_OUT_TOLERANCE_SHARE = 0.1
+# These shares of the tolerance, of all contributions, are left out of the few in turn.
+_LEFT_OUT_TOLERANCE_SHARES = (0.1, 1e-4)
+# The few may end so many tolerances from all neurons, whose own run errs by about one.
+_MOST_MISSED_TOLERANCES = 10.0
+# With so few products of neurons and samples all neurons are followed to the end: it is faster.
+_FEW_PRODUCTS = 100_000
+# Without a last stage, the share of the tolerance while the data are fitted.
+_LATE_TOLERANCE_SHARE = 0.1
 
 
-def largest_future_shares(
-    neurons: NeuronSystem, stepper: Stepper, until: float, share: Tensor
-) -> Tensor:
-    """The largest share of all contributions that each neuron will ever have, at least `share`.
+@dataclass(frozen=True, eq=False)
+class Preview:
+    """A run of all neurons ahead: what each will contribute, and where they end."""
 
-    Found by a preview from where the stepper stands, which is left there, to the time `until`: with
-    ten times the tolerance, and on a part of the samples. If samples outside the part are not
-    fitted in the end, they join it, and it runs again. Once all samples are fitted, no neuron
-    rises any more.
+    system: NeuronSystem  # all neurons, on a part of the samples
+    largest_share: Tensor  # (h,): of all contributions, that a neuron ever has
+    end: State
+    time: float
+    finished: bool  # whether it came to its end, not just to its last step
+
+    def missed(self, groups: Groups, start: Stepper) -> float:
+        """How far the groups alone end from all neurons, in the same field and time.
+
+        The largest difference of an output over the largest output; infinite where the groups need
+        too many steps.
+        """
+        few, state = self.system.of_groups(groups, start.state)
+        counts, tolerance = Counts(), _CHECK_TOLERANCE_SHARE * start.tolerance
+        run = Stepper(few.velocity, state, start.time, tolerance, counts, start.size)
+        while run.time < self.time:
+            if counts.steps >= _MOST_CHECK_STEPS:
+                return math.inf
+            run.advance(self.time)
+        whole = self.system.outputs(self.end)
+        gap = (few.outputs(run.state) - whole).abs().max()
+        return float(gap / whole.abs().max().clamp(min=1e-300))
+
+
+def previewed(system: NeuronSystem, stepper: Stepper, horizon: float, share: Tensor) -> Preview:
+    """A preview from where the stepper stands, which is left there, to the time `horizon`.
+
+    `share` (h,) are the shares of all contributions that neurons have now. It runs on a part of the
+    samples; if others are not fitted in the end, they join it, and it runs again. Once all samples
+    are fitted, no neuron rises any more.
     """
-    field = neurons.field
+    field = system.field
     if isinstance(field, ClusterField):
-        return _preview(neurons, stepper, until, share, 1.0)[0]
+        return _run_ahead(system, stepper, horizon, share, 1.0)
     index = field.random_rows(_PREVIEW_SAMPLES)
     count = len(field) / len(index) * field.share[index]
     for _ in range(_PREVIEW_ATTEMPTS):
-        part = replace(neurons, field=field.restricted(index, count))
-        share, end = _preview(part, stepper, until, share, len(index) / len(field))
-        margin = field.label * neurons.outputs(end)
+        part = replace(system, field=field.restricted(index, count))
+        found = _run_ahead(part, stepper, horizon, share, len(index) / len(field))
+        share = found.largest_share
+        margin = field.label * system.outputs(found.end)
         missing = (margin < 0.5 * _FITTED_MARGIN).double()
         missing[index] = 0.0
         more = torch.nonzero(missing).squeeze(1)
@@ -69,96 +112,144 @@ def largest_future_shares(
         more = more[torch.argsort(margin[more])][:_PREVIEW_SAMPLES]
         index = torch.cat([index, more])
         count = torch.cat([count, field.share[more]])
-    return share
+    return found
 
 
-def _preview(
-    neurons: NeuronSystem, stepper: Stepper, until: float, share: Tensor, size: float
-) -> tuple[Tensor, State]:
-    """The largest shares on the way to the end, and the state there.
+def _run_ahead(
+    system: NeuronSystem, stepper: Stepper, horizon: float, share: Tensor, size: float
+) -> Preview:
+    """All neurons to the end in that field.
 
-    `size` is that of the neurons' field as a share of the whole one, by which its right-hand sides
-    are counted.
+    At the tolerance itself: neurons near their starts are led by cosines of 1/sqrt(dim), which
+    larger errors would decide. `size` is that of the field as a share of the whole one, by which
+    its right-hand sides are counted.
     """
-    counts, field = Counts(), neurons.field
-    tolerance = _PREVIEW_TOLERANCE_FACTOR * stepper.tolerance
-    ahead = Stepper(neurons.velocity, stepper.state, stepper.time, tolerance, counts, stepper.size)
-    while ahead.time < until and counts.steps < _MOST_PREVIEW_STEPS:
-        ahead.advance(until)
-        contribution = neurons.angles.contribution(ahead.state[1]).abs()
+    counts, field = Counts(), system.field
+    ahead = Stepper(
+        system.velocity, stepper.state, stepper.time, stepper.tolerance, counts, stepper.size
+    )
+    finished = ahead.time >= horizon
+    while not finished and counts.steps < _MOST_PREVIEW_STEPS:
+        ahead.advance(horizon)
+        contribution = system.angles.contribution(ahead.state[1]).abs()
         share = torch.maximum(share, contribution / contribution.sum())
-        if float((field.label * neurons.outputs(ahead.state)).min()) > _FITTED_MARGIN:
-            break
+        fitted = float((field.label * system.outputs(ahead.state)).min()) > _FITTED_MARGIN
+        finished = fitted or ahead.time >= horizon
     stepper.counts.right_hand_sides += size * counts.right_hand_sides
-    return share, ahead.state
+    return Preview(system, share, ahead.state, ahead.time, finished)
 
 
-class CoupledStage:
-    """All neurons from where `stepper` stands; `begun` is when they began to interact.
+class CoupledStage(Stage):
+    """All neurons, from the `state` and time at which they begin to interact."""
 
-    With `known` clusters, whose pull costs little, neurons are left more time to gather.
-    """
+    name = "waking"
 
-    def __init__(
-        self,
-        neurons: NeuronSystem,
-        stepper: Stepper,
-        until: float,
-        first_loss: float,
-        *,
-        begun: float,
-        known: bool,
-    ) -> None:
-        self.neurons, self.stepper, self.until = neurons, stepper, until
-        self.first_loss, self.begun, self.known = first_loss, begun, known
-        self._checked_share, self._checked_time = 1.0, stepper.time
+    def __init__(self, plan: StagePlan, state: State, time: float, step_size: float) -> None:
+        super().__init__(plan)
+        system, self.begun = plan.system, time
+        self.stepper = Stepper(system.velocity, state, time, plan.tolerance, plan.counts, step_size)
+        self._checked_share, self._checked_time = 1.0, time
+        few = len(state[1]) * len(plan.data) <= _FEW_PRODUCTS
+        self._goes_to_the_end = few and not plan.known
+        self._fits = False
 
     @property
-    def state(self) -> State:
-        """Place (h, r + 1) and theta (h,) at the time reached."""
-        return self.stepper.state
+    def time(self) -> float:
+        """The flow time reached."""
+        return self.stepper.time
 
-    def advance(self, limit: float) -> bool:
-        """Take one step, not beyond `limit`; whether it is time to look for groups again."""
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
+        return self.stepper.is_at_rest
+
+    def advance(self, limit: float) -> Stage | None:
+        """Take one step, not beyond `limit`, and look for the few now and then."""
         self.stepper.advance(limit)
-        neurons, time = self.neurons, self.stepper.time
-        share = neurons.field.loss(neurons.loss, neurons.outputs(self.state)) / self.first_loss
+        if self._goes_to_the_end:
+            return None
+        system = self.plan.system
+        loss = system.field.loss(system.loss, system.outputs(self.stepper.state))
+        share = loss / self.plan.first_loss
         fallen = share <= _CHECK_LOSS_RATIO * self._checked_share
-        due = fallen or time >= _CHECK_TIME_RATIO * self._checked_time
-        if due:
-            self._checked_share, self._checked_time = min(share, self._checked_share), time
-        return due
+        if not fallen and self.time < _CHECK_TIME_RATIO * self._checked_time:
+            return None
+        self._checked_share, self._checked_time = min(share, self._checked_share), self.time
+        return self.fitting_if_few()
 
-    def groups_if_few(self) -> tuple[Groups, float] | None:
-        """The groups to go on with, and what they change on the field; None if there are too many.
+    def tighten(self) -> None:
+        """Go on with smaller errors, and let the next stage do so as well."""
+        self._fits = True
+        if self._goes_to_the_end:
+            self.stepper.tolerance = _LATE_TOLERANCE_SHARE * self.plan.tolerance
+            self.stepper.tableau = DORMAND_PRINCE_54
 
-        What neurons contribute now says early if there are. Which ones may be left out depends on
-        what they will contribute on the way to `until`.
+    def outputs(self, time: float) -> Tensor:
+        """f on the training data, (n,), at a time within the last step."""
+        return self.plan.outputs(self.stepper.state_at(time))
+
+    def neurons_at(self, time: float) -> State:
+        """Directions (h, dim) and theta (h,) of all neurons at a time within the last step."""
+        place, theta = self.stepper.state_at(time)
+        return self.plan.system.field.frame.lift(place), theta
+
+    def fitting_if_few(self) -> FittingStage | None:
+        """The last stage, if few neurons are left that will ever matter."""
+        early = self.time < _GATHERING_TIME_FACTOR * self.begun
+        gathering = self.plan.known and self._checked_share > _GATHERING_LOSS_SHARE and early
+        found = None if gathering or self._goes_to_the_end else self._checked_groups()
+        if found is None:
+            return None
+        fitting = FittingStage(self.plan, self.stepper, *found, coupled_since=self.begun)
+        if self._fits:
+            fitting.tighten()
+        return fitting
+
+    def _checked_groups(self) -> tuple[Groups, float, float] | None:
+        """The groups to go on with, and what they change now and later.
+
+        None where they are too many, or change too much. What neurons contribute now says early if
+        they are too many. Which ones may be left out depends on what they will contribute.
         """
-        early = self.stepper.time < _GATHERING_TIME_FACTOR * self.begun
-        if self.known and self._checked_share > _GATHERING_LOSS_SHARE and early:
-            return None
         most = math.inf if self._checked_share <= _LATE_LOSS_SHARE else _MOST_GROUPS
-        contribution = self.neurons.angles.contribution(self.state[1])
+        contribution = self.plan.system.angles.contribution(self.stepper.state[1])
         share = contribution.abs() / contribution.abs().sum()
-        whole = self.neurons.outputs(self.state)
-        if len(self._groups(whole, contribution, share)[0].leaders) > most:
+        first = _LEFT_OUT_TOLERANCE_SHARES[0]
+        if len(self._groups(contribution, share, first)[0].leaders) > most:
             return None
-        weight = largest_future_shares(self.neurons, self.stepper, self.until, share)
-        groups, change = self._groups(whole, contribution, weight)
-        return None if len(groups.leaders) > most else (groups, change)
+        preview = previewed(self.plan.system, self.stepper, self.plan.horizon, share)
+        for left_out in _LEFT_OUT_TOLERANCE_SHARES if preview.finished else (0.0,):
+            groups, change = self._groups(contribution, preview.largest_share, left_out)
+            if len(groups.leaders) > most:
+                return None
+            missed = preview.missed(groups, self.stepper)
+            if missed <= _MOST_MISSED_TOLERANCES * self.plan.tolerance:
+                return groups, change, missed
+        return None
 
-    def _groups(self, whole: Tensor, contribution: Tensor, weight: Tensor) -> tuple[Groups, float]:
-        """The groups of neurons that weigh `weight` (h,), and the change of the outputs `whole`."""
-        (place, theta), field = self.state, self.neurons.field
-        return groups_within_tolerance(
-            whole,
-            lambda groups: field.merged(groups, place),
-            place,
-            contribution,
-            theta,
-            weight,
-            tolerance=self.stepper.tolerance,
-            left_out_share=_LEFT_OUT_TOLERANCE_SHARE * self.stepper.tolerance,
-            off_subspace_ratio=field.off_subspace_ratio,
-        )
+    def _groups(
+        self, contribution: Tensor, weight: Tensor, left_out: float
+    ) -> tuple[Groups, float]:
+        """The groups of neurons that weigh `weight` (h,), and how much they change an output.
+
+        For p > 1 each is one neuron. For p = 1 neurons that have met are one group: they gather in
+        few directions, and many of them matter.
+        """
+        system, tolerance = self.plan.system, self.plan.tolerance
+        (place, theta), left_out_share = self.stepper.state, left_out * tolerance
+        whole = system.outputs(self.stepper.state)
+
+        def merged(groups: Groups) -> Tensor:
+            few, state = system.of_groups(groups, self.stepper.state)
+            return few.outputs(state)
+
+        def grouped(reach: float) -> Groups:
+            return group_neurons(
+                place, contribution, theta, weight, left_out_share=left_out_share, reach=reach
+            )
+
+        if system.field.p == 1.0:
+            return groups_within_tolerance(whole, merged, grouped, tolerance)
+        groups = heaviest_neurons(contribution, theta, weight, left_out_share)
+        largest = whole.abs().max().clamp(min=1e-300)
+        return groups, float((merged(groups) - whole).abs().max() / largest)

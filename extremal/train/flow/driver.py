@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import time as clock
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,37 +24,58 @@ from extremal.train.flow.runge_kutta import Counts
 from extremal.train.recording import Recorder, Trajectory
 
 
-class Flow(Protocol):
-    """A flow that goes forward step by step and, where `dense`, knows its states within a step."""
+class Flow(ABC):
+    """A flow that goes forward step by step and knows its states within the last step."""
 
-    counts: Counts
-    phases: dict[str, float]
-
-    @property
-    def time(self) -> float: ...
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.phases: dict[str, float] = {}  # when what began or ended
 
     @property
-    def phase(self) -> str: ...
+    @abstractmethod
+    def time(self) -> float:
+        """The flow time reached."""
 
     @property
-    def dense(self) -> bool: ...
+    @abstractmethod
+    def phase(self) -> str:
+        """The part of training that the flow is in: "alignment", "waking" or "fitting"."""
 
     @property
-    def is_at_rest(self) -> bool: ...
+    def dense(self) -> bool:
+        """Whether states within the last step cost nothing, so that steps need not end there."""
+        return True
 
-    def step(self, limit: float) -> None: ...
+    @property
+    @abstractmethod
+    def is_at_rest(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
 
-    def rewind(self) -> None: ...
+    @abstractmethod
+    def step(self, limit: float) -> None:
+        """Go forward in time, not beyond `limit`."""
 
-    def write(self, net: Any, time: float) -> None: ...
+    @abstractmethod
+    def write(self, net: Any, time: float) -> None:
+        """Put the weights as they were at a time within the last step into a network."""
 
-    def outputs(self, time: float) -> Tensor: ...
+    @abstractmethod
+    def outputs(self, time: float) -> Tensor:
+        """f on the training data, (n,) or (n, C), at a time within the last step."""
 
-    def report(self) -> dict[str, object]: ...
+    @abstractmethod
+    def report(self) -> dict[str, object]:
+        """The run in numbers."""
 
-    def memory(self) -> dict[str, float]: ...
+    def memory(self) -> dict[str, float]:
+        """What a flow that goes on from here needs to know of the way until here."""
+        return {f"phase:{name}": time for name, time in self.phases.items()}
 
-    def remember(self, memory: dict[str, float]) -> None: ...
+    def remember(self, memory: dict[str, float]) -> None:
+        """Continue with what `memory` returned."""
+        for name, value in memory.items():
+            if name.startswith("phase:"):
+                self.phases[name.removeprefix("phase:")] = value
 
 
 FlowProgress = Callable[[float, float, str], None]  # of flow time, loss and phase
@@ -213,7 +235,7 @@ class FlowRun:
         """Check whether a step from `before` has ended the flow, and when."""
         goal = self.goals.met_at(self.flow.time)
         if goal:
-            self.end, self.ended_by = self.goals.first_met(before, goal) or (math.inf, "")
+            self.end, self.ended_by = self.goals.first_met(before, goal)
         elif self.flow.time >= self.until.time:
             self.end, self.ended_by = self.until.time, "time"
         elif self.until.time == math.inf and (self.flow.is_at_rest or self._is_stationary()):

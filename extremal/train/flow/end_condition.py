@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 _MOST_BISECTIONS = 40
 # Bisection ends once the goal is located to this share of the time.
 _BISECTED_TIME_SHARE = 1e-9
-# A step that has to be taken again is replaced by at most so many shorter ones.
-_MOST_RETRACED_STEPS = 30
-# Shorter steps end once the goal is located to this share of the time: each costs a whole step.
+# Where states within a step cost as much as the step, the goal is located to this share.
 _RETRACED_TIME_SHARE = 1e-6
 
 
@@ -44,43 +42,16 @@ class Goals:
         outputs = self.flow.outputs(time)
         return self.until.reached(outputs, self.recorder.data.y, self.recorder.loss)
 
-    def first_met(self, before: float, goal: str) -> tuple[float, str] | None:
-        """When the last step, from `before` to where `goal` is met, first met one, and which.
-
-        None where the flow had to be taken back and has become dense on the way again: it is left
-        where it is, and its next steps find the place.
-        """
-        return self._bisected(before, goal) if self.flow.dense else self._retraced(before, goal)
-
-    def _bisected(self, low: float, goal: str) -> tuple[float, str]:
-        """The first time and its goal, by bisecting a step whose states are all known."""
-        high = self.flow.time
+    def first_met(self, before: float, goal: str) -> tuple[float, str]:
+        """When the last step, from `before` to where `goal` is met, first met one, and which."""
+        low, high = before, self.flow.time
+        share = _BISECTED_TIME_SHARE if self.flow.dense else _RETRACED_TIME_SHARE
         for _ in range(_MOST_BISECTIONS):
-            if high - low <= _BISECTED_TIME_SHARE * high:
+            if high - low <= share * high:
                 break
             middle = 0.5 * (low + high)
             found = self.met_at(middle)
             low, high, goal = (low, middle, found) if found else (middle, high, goal)
-        return high, goal
-
-    def _retraced(self, low: float, goal: str) -> tuple[float, str] | None:
-        """The first time and its goal, by going back and taking shorter steps."""
-        flow, high, beyond = self.flow, self.flow.time, True
-        for _ in range(_MOST_RETRACED_STEPS):
-            if high - low <= _RETRACED_TIME_SHARE * high:
-                break
-            if beyond:
-                flow.rewind()
-            flow.step(0.5 * (low + high))
-            if flow.dense:
-                return None
-            found = self.met_at(flow.time)
-            beyond = bool(found)
-            low, high, goal = (low, flow.time, found) if found else (flow.time, high, goal)
-        while flow.time < high:
-            flow.step(high)
-            if flow.dense:
-                return None
         return high, goal
 
 

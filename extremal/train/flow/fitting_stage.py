@@ -1,11 +1,9 @@
-"""The last stage: groups of neurons are followed on all samples, and merge where they meet.
+"""The last stage: the few are followed on all samples; for p = 1 groups merge where they meet.
 
 `GroupFlow` integrates a fixed set of groups in a small subspace, and watches what lies off it.
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 from torch import Tensor
@@ -14,8 +12,10 @@ from extremal._tensors import unit_rows
 from extremal.data import Dataset
 from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
-from extremal.train.flow.neuron_groups import Groups, groups_within_tolerance
+from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
+from extremal.train.flow.sample_field import power_with_ramp, ramp_slopes
+from extremal.train.flow.stage import Stage, StagePlan
 from extremal.train.losses import negative_slopes
 
 # So few groups are cheap enough to be followed with smaller errors.
@@ -24,8 +24,6 @@ _FEW_GROUPS = 100
 _FEW_GROUPS_TOLERANCE_SHARE = 0.1
 # The share of the tolerance while the data are fitted: the late loss is fifty times as sensitive.
 _LATE_TOLERANCE_SHARE = 0.002
-# With p = 1 a step that moves less than this times the root of the tolerance may cross a kink.
-_KINK_MOVE_FACTOR = 0.3
 # Merging groups is worth the new start of the integration if it leaves at most this share of them.
 _WORTHWHILE_GROUP_SHARE = 0.8
 
@@ -35,8 +33,7 @@ class GroupFlow:
 
     The coordinates are in the span of the neurons' frame, of the first directions and of their
     gradients. `residual` is the largest share of a gradient that lies off that span, computed
-    whenever the time has grown tenfold. With p = 1 a step is also taken where it moves no
-    coordinate by more than `most_kink_move`.
+    whenever the time has grown tenfold.
     """
 
     def __init__(
@@ -47,9 +44,9 @@ class GroupFlow:
         directions: Tensor,
         stepper: Stepper,
         tolerance: float,
-        most_kink_move: float,
+        kink_slope: Tensor | None,
     ) -> None:
-        self.most_kink_move = most_kink_move
+        self.kink_slope = None if kink_slope is None else kink_slope[:, None]
         self.loss, self.p, self.rate = neurons.loss, neurons.field.p, neurons.rate / len(data)
         self.x, self.y = data.x, data.y.to(data.x.dtype)
         member = torch.nonzero(groups.owner >= 0).squeeze(1)
@@ -69,7 +66,6 @@ class GroupFlow:
             tolerance,
             stepper.counts,
             stepper.size,
-            error=self._error if self.p == 1.0 else None,
         )
 
     def tighten(self, tolerance: float) -> None:
@@ -107,52 +103,45 @@ class GroupFlow:
         """How far theta has come since the start, (k,)."""
         return self.stepper.state_at(time)[1] - self.first_theta
 
-    def _error(self, estimate: State, before: State, after: State) -> float:
-        """The largest error, but at most the largest move over `most_kink_move`.
-
-        Along a kink no step is short enough, so steps that hardly move are taken all the same.
-        """
-        error = max(float(part.abs().max()) for part in estimate) / self.stepper.tolerance
-        moved = max(float((new - old).abs().max()) for old, new in zip(before, after, strict=True))
-        return min(error, moved / self.most_kink_move) if math.isfinite(error + moved) else math.inf
-
     def _velocity(self, state: State) -> State:
         return polar_velocity(*self._pull(self.inner, *state), state, self.angles)
 
     def _pull(self, x: Tensor, place: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """G (k, columns of x) and g (k,) on the samples; products in the samples' dtype."""
         s = x @ place.T.to(x.dtype)  # (n, k)
-        power, slope = relu_power_with_slope(s, self.p)
+        power, slope = power_with_ramp(s, self.p, self.kink_slope)
         outputs = power @ self.angles.contribution(theta).to(x.dtype)
         push = self.rate * negative_slopes(self.loss, outputs, self.y)
         return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
 
 
-class FittingStage:
+class FittingStage(Stage):
     """Groups of neurons from where `stepper` stands, followed by a `flow` that merging replaces.
 
-    `coupled_since` is when neurons began to interact, `growth_time` the time in which the fastest
-    one grows by a factor of e. `change` and `bound` add up what each merging changed when it was
-    done: on the training data, and at most on the unit ball.
+    `coupled_since` is when neurons began to interact. `change` and `bound` add up what dropping and
+    merging changed when it was done: on the training data, and at most on the unit ball. `missed`
+    is how far the groups alone were seen to end from all neurons.
     """
+
+    name = "fitting"
 
     def __init__(
         self,
-        data: Dataset,
-        neurons: NeuronSystem,
+        plan: StagePlan,
         stepper: Stepper,
         groups: Groups,
         change: float,
+        missed: float,
         *,
         coupled_since: float,
-        growth_time: float,
     ) -> None:
-        self.data, self.neurons, self.tolerance = data, neurons, stepper.tolerance
-        self.start = stepper.state  # of all neurons
-        self.coupled_since, self.growth_time = coupled_since, growth_time
-        directions = neurons.field.frame.lift(self.start[0])
-        self.change, self.bound = change, groups.mean_displacement(directions) * neurons.field.p
-        self.tightened = False
+        super().__init__(plan)
+        self.start, self.begun = stepper.state, stepper.time  # of all neurons
+        self.coupled_since, self.missed, self.tightened = coupled_since, missed, False
+        field = plan.system.field
+        self.kink_slope = ramp_slopes(plan.data.x, field.p, plan.tolerance)
+        directions = field.frame.lift(self.start[0])
+        self.change, self.bound = change, groups.mean_displacement(directions) * field.p
         self._replace_groups(groups, groups.mean(directions), stepper)
 
     @property
@@ -160,20 +149,34 @@ class FittingStage:
         """The flow time reached."""
         return self.flow.stepper.time
 
-    def changes(self) -> dict[str, float]:
-        """`change`, `bound`, and the largest share of a gradient that its subspace left out."""
-        return {"change": self.change, "bound": self.bound, "residual": self.flow.residual}
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing moves any more, and nothing ever will."""
+        return self.flow.stepper.is_at_rest
+
+    def report(self) -> dict[str, float]:
+        """When the stage began, what it follows, and what that changed."""
+        return {
+            "gathered": self.begun,
+            "directions_left": len(self.groups.leaders),
+            "neurons_left": int((self.groups.owner >= 0).sum()),
+            "change": self.change,
+            "bound": self.bound,
+            "residual": self.flow.residual,
+            "missed": self.missed,
+        }
 
     def tighten(self) -> None:
         """Go on with smaller errors, from here on and after each merging."""
         self.tightened = True
-        self.flow.tighten(_LATE_TOLERANCE_SHARE * self.tolerance)
+        self.flow.tighten(_LATE_TOLERANCE_SHARE * self.plan.tolerance)
 
-    def advance(self, limit: float) -> None:
-        """Take one step, not beyond `limit`, and merge groups before it if that is due."""
-        if self.time >= self._next_merge_time:
+    def advance(self, limit: float) -> Stage | None:
+        """Take one step, not beyond `limit`; for p = 1 merge groups before it if that is due."""
+        if self.plan.system.field.p == 1.0 and self.time >= self._next_merge_time:
             self._merge_if_worthwhile()
         self.flow.advance(limit)
+        return None
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,), of the groups alone, at a time within the last step."""
@@ -186,7 +189,7 @@ class FittingStage:
         """
         member = self.groups.owner >= 0
         mine = self.groups.owner[member]
-        directions, theta = self.neurons.field.frame.lift(self.start[0]), self.start[1].clone()
+        directions, theta = self.plan.system.field.frame.lift(self.start[0]), self.start[1].clone()
         theta[member] = self.groups.theta[member] + self.flow.angle_since_start(time)[mine]
         faded = self._faded_rests(member, theta[member])
         directions[member] = unit_rows(self.flow.directions(time)[mine] + faded)
@@ -198,10 +201,10 @@ class FittingStage:
         Where nothing pulls along the rest, beta' = -p ratio g beta, and (log ||w||)' = ratio g: it
         fades like ||w||^-p.
         """
-        field = self.neurons.field
+        field = self.plan.system.field
         rest = self.start[0][:, -1:] * field.frame.rest
         own = rest[member] - self.groups.mean(rest)[self.groups.owner[member]]
-        angles = self.neurons.angles.take(torch.nonzero(member).squeeze(1))
+        angles = self.plan.system.angles.take(torch.nonzero(member).squeeze(1))
         grown = angles.log_norm(theta) - angles.log_norm(self.start[1][member])
         return torch.exp(-field.p * grown)[:, None] * own
 
@@ -209,10 +212,15 @@ class FittingStage:
         """Follow groups with these directions from where a stepper stands."""
         self.groups = groups
         few = len(groups.leaders) <= _FEW_GROUPS
-        tolerance = self.tolerance * (_FEW_GROUPS_TOLERANCE_SHARE if few else 1.0)
-        most_kink_move = _KINK_MOVE_FACTOR * self.tolerance**0.5
+        tolerance = self.plan.tolerance * (_FEW_GROUPS_TOLERANCE_SHARE if few else 1.0)
         self.flow = GroupFlow(
-            self.data, self.neurons, groups, directions, stepper, tolerance, most_kink_move
+            self.plan.data,
+            self.plan.system,
+            groups,
+            directions,
+            stepper,
+            tolerance,
+            self.kink_slope,
         )
         self._next_merge_time = self._later_merge_time()
         if self.tightened:
@@ -220,7 +228,8 @@ class FittingStage:
 
     def _later_merge_time(self) -> float:
         """The time of the next check for merging: half as long again since neurons interact."""
-        return self.time + 0.5 * (self.time - self.coupled_since + self.growth_time)
+        growth_time = 1.0 / self.plan.growth_rate_bound
+        return self.time + 0.5 * (self.time - self.coupled_since + growth_time)
 
     def _merge_if_worthwhile(self) -> None:
         """Merge groups whose directions have met, if that leaves clearly fewer of them."""
@@ -231,10 +240,10 @@ class FittingStage:
         member = self.groups.owner >= 0
         angle = self.groups.theta.clone()
         angle[member] += self.flow.angle_since_start(self.time)[self.groups.owner[member]]
-        new = self.groups.merged_by(few, angle, self.neurons.angles.contribution(angle))
+        new = self.groups.merged_by(few, angle, self.plan.system.angles.contribution(angle))
         directions = self.flow.directions(self.time)
         self.change += change
-        self.bound += few.mean_displacement(directions) * self.neurons.field.p
+        self.bound += few.mean_displacement(directions) * self.plan.system.field.p
         self._replace_groups(new, few.mean(directions), self.flow.stepper)
 
     def _met_groups(self) -> tuple[Groups, float]:
@@ -243,14 +252,13 @@ class FittingStage:
         place, theta = flow.stepper.state
         place = torch.nn.functional.pad(place, (0, 1))
         contribution = flow.angles.contribution(theta)
-        return groups_within_tolerance(
-            flow.outputs(self.time),
-            lambda groups: flow.values(unit_rows(groups.mean(place)), groups.contributions()),
-            place,
-            contribution,
-            theta,
-            contribution.abs() / contribution.abs().sum(),
-            tolerance=_FEW_GROUPS_TOLERANCE_SHARE * self.tolerance,
-            left_out_share=0.0,
-            off_subspace_ratio=1.0,
-        )
+        share = contribution.abs() / contribution.abs().sum()
+
+        def merged(groups: Groups) -> Tensor:
+            return flow.values(unit_rows(groups.mean(place)), groups.contributions())
+
+        def grouped(reach: float) -> Groups:
+            return group_neurons(place, contribution, theta, share, left_out_share=0.0, reach=reach)
+
+        tolerance = _FEW_GROUPS_TOLERANCE_SHARE * self.plan.tolerance
+        return groups_within_tolerance(flow.outputs(self.time), merged, grouped, tolerance)

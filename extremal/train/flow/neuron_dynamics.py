@@ -17,14 +17,15 @@ one's first direction (`SubspaceFrame`). `NeuronSystem` has the equations of mot
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor
 
-from extremal._tensors import RowRecord
+from extremal._tensors import RowRecord, unit_rows
 from extremal.models import PReLUNet, relu_power
+from extremal.train.flow.neuron_groups import Groups
 from extremal.train.flow.runge_kutta import State
 from extremal.train.losses import Loss
 
@@ -68,11 +69,18 @@ class SubspaceFrame:
         """Unit vectors (h, dim)."""
         return place[:, :-1] @ self.basis + place[:, -1:] * self.rest
 
-    def mean(self, share: Tensor, place: Tensor) -> tuple[Tensor, Tensor]:
-        """Means of directions within the basis, (k, r), and the whole means' lengths, (k, 1)."""
-        inside = share @ place[:, :-1]
-        rest = (share * place[:, -1]) @ self.rest
-        return inside, (inside.square().sum(1) + rest.square().sum(1)).sqrt()[:, None]
+    def of_groups(self, share: Tensor, place: Tensor) -> tuple[SubspaceFrame, Tensor, Tensor]:
+        """The frame of mean directions, their places (k, r + 1), and the weights of the rests.
+
+        `share` (k, h) says how much a neuron counts in a mean. A mean's rest is the sum of the
+        neurons' rests with the weights (k, h) that are returned last.
+        """
+        inside, weight = share @ place[:, :-1], share * place[:, -1]
+        rest = weight @ self.rest
+        beta = torch.linalg.vector_norm(rest, dim=1, keepdim=True)
+        scale = 1.0 / torch.where(beta > 0, beta, 1.0)
+        found = unit_rows(torch.cat([inside, beta], 1))
+        return SubspaceFrame(self.basis, scale * rest), found, scale * weight
 
 
 def polar_velocity(pull: Tensor, growth: Tensor, state: State, angles: NeuronAngles) -> State:
@@ -85,6 +93,25 @@ def tangential(pull: Tensor, place: Tensor) -> Tensor:
     """The part of the pull that turns a neuron, (h, r + 1)."""
     radial = (pull * place).sum(1, keepdim=True) / place.square().sum(1, keepdim=True)
     return pull - radial * place
+
+
+class ConstantPull(Protocol):
+    """The pull of a constant push on neurons, as it is while the network's output is negligible."""
+
+    @property
+    def p(self) -> float: ...
+
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor) -> None:
+        """Correct the pull on those of the neurons `rows` whose correction is too old."""
+        ...
+
+    def correct(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Correct the pull on the chosen ones of the neurons `rows`."""
+        ...
+
+    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """G up to a multiple of u, (k, r + 1), and g, (k,), of the neurons `rows`."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,6 +134,14 @@ class NeuronSystem:
         """The right-hand side of the flow, with the push that the neurons' outputs leave."""
         push = self.field.push(self.loss, self.outputs(state), self.rate)
         return polar_velocity(*self.field.pull(state[0], push), state, self.angles)
+
+    def of_groups(self, groups: Groups, state: State) -> tuple[NeuronSystem, State]:
+        """Groups of the neurons as neurons of their own, and the state that they are in."""
+        member = torch.nonzero(groups.owner >= 0).squeeze(1)
+        owner, count = groups.owner[member], len(groups.leaders)
+        angles, theta = self.angles.take(member).summed(state[1][member], owner, count)
+        field, place = self.field.of_groups(groups.shares(), state[0])
+        return replace(self, field=field, angles=angles), (place, theta)
 
     def outputs_at(self, x: Tensor, state: State) -> Tensor:
         """f at points (n, dim), whatever the field is, (n,)."""

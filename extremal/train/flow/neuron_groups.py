@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -83,41 +82,43 @@ class Groups:
 def groups_within_tolerance(
     whole: Tensor,
     merged: Callable[[Groups], Tensor],
-    place: Tensor,
-    contribution: Tensor,
-    theta: Tensor,
-    weight: Tensor,
-    *,
+    group: Callable[[float], Groups],
     tolerance: float,
-    left_out_share: float,
-    off_subspace_ratio: float,
 ) -> tuple[Groups, float]:
-    """Groups that hardly change the outputs, and by how much they change one at most.
+    """Groups of `group(reach)` that hardly change the outputs, and by how much one at most.
 
     The outputs change by a tenth of the tolerance on average, and none by more than ten tolerances,
     as a sample may do that lies at the kinks of many neurons. `whole` is f at samples or clusters,
     and `merged` what it is with groups for neurons; changes are relative to the largest output. The
     first reach is one at which a change of second order is the tolerance.
     """
-    group = partial(
-        group_neurons,
-        place,
-        contribution,
-        theta,
-        weight,
-        left_out_share=left_out_share,
-        off_subspace_ratio=off_subspace_ratio,
-    )
     reach = tolerance**0.5
     largest = float(whole.abs().max().clamp(min=1e-300))
     for _ in range(_REACH_HALVINGS):
-        groups = group(reach=reach)
+        groups = group(reach)
         gap = (merged(groups) - whole).abs() / largest
         if float(gap.mean()) <= 0.1 * tolerance and float(gap.max()) <= 10.0 * tolerance:
             return groups, float(gap.max())
         reach *= 0.5
-    groups = group(reach=0.0)
+    groups = group(0.0)
     return groups, float((merged(groups) - whole).abs().max()) / largest
+
+
+def heaviest_neurons(
+    contribution: Tensor, theta: Tensor, weight: Tensor, left_out_share: float
+) -> Groups:
+    """Each neuron a group of its own, but for the lightest, which weigh `left_out_share` together.
+
+    `weight` (h,) is the largest share that a neuron will ever have, not the one that it has now:
+    for p >= 3 later winners are still small when the first ones are large.
+    """
+    order = torch.argsort(weight, descending=True)
+    heavier = weight[order].cumsum(0) - weight[order]  # than each of them, together
+    needed = weight.sum() - heavier > left_out_share * weight.sum()
+    leaders = order[needed & (weight[order] > 0)]
+    owner = torch.full_like(weight, -1, dtype=torch.int64)
+    owner[leaders] = torch.arange(len(leaders))
+    return Groups(owner, leaders.tolist(), theta.clone(), contribution)
 
 
 def group_neurons(
@@ -128,30 +129,25 @@ def group_neurons(
     *,
     left_out_share: float,
     reach: float,
-    off_subspace_ratio: float,
 ) -> Groups:
     """Group neurons of one sign whose directions are within `reach`, heaviest first.
 
-    `weight` (h,) is the largest share that a neuron will ever have, not the one that it has now:
-    for p >= 3 later winners are still small when the first ones are large. A neuron that weighs
-    less than the average may be further away, so that it changes the outputs no more. Distances are
-    those that samples see: the last column of `place` (h, r + 1) is the part off the basis, of
-    which no two neurons share a direction, and counts `off_subspace_ratio` times. Groups are made
-    until what is left out weighs no more than the share `left_out_share`.
+    `weight` (h,) is as in `heaviest_neurons`. The last column of `place` (h, r + 1) is the part off
+    the basis, of which two neurons may have any directions, so that it counts as if they were
+    opposite. Groups are made until what is left out weighs no more than `left_out_share` of all.
     """
     inside, off = place[:, :-1], place[:, -1].abs()
     owner = torch.full_like(weight, -1, dtype=torch.int64)
     total = float(weight.sum())
-    allowed = reach * (total / (len(weight) * weight).clamp(min=1e-300)).sqrt().clamp(1.0, 10.0)
     left = weight.clone()
     leaders: list[int] = []
     while float(left.sum()) > left_out_share * total:
         leader = int(left.argmax())
-        near = (inside - inside[leader]).square().sum(1)
         apart = (off + off[leader]).square()
         apart[leader] = 0.0
+        distance = ((inside - inside[leader]).square().sum(1) + apart).sqrt()
         alike = torch.sign(contribution) == torch.sign(contribution[leader])
-        chosen = ((near + off_subspace_ratio**2 * apart).sqrt() <= allowed) & alike & (left > 0)
+        chosen = (distance <= reach) & alike & (left > 0)
         owner[chosen] = len(leaders)
         left[chosen] = 0.0
         leaders.append(leader)

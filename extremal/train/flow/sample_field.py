@@ -16,11 +16,14 @@ from extremal._tensors import batches
 from extremal.data import Dataset
 from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
-from extremal.train.flow.neuron_groups import Groups
 from extremal.train.losses import Loss, negative_slopes
 
 # A block of (neurons, samples) has so many entries: a megabyte, which fits the cache.
 _BLOCK_ENTRIES = 1 << 18
+# So many samples stand for all of them between two corrections; twice as many are used whole.
+_SUBSAMPLE_SIZE = 2000
+# A neuron may turn by so many tolerances before its pull is corrected by all samples again.
+_MOST_TURN_TOLERANCES = 100.0
 # The first gradients of so many neurons choose the subspace.
 _PROBE_NEURONS = 128
 # The share of a gradient that may lie off the subspace is so many tolerances.
@@ -38,7 +41,7 @@ class SampleField:
     share: Tensor  # (n,): what a sample counts in the mean loss
     p: float
     growth_rate_bound: float  # no direction grows faster than this for q_i = y_i/n
-    off_subspace_ratio: float  # how much samples vary along the rests, over the longest direction
+    kink_slope: Tensor | None  # (n,): for p = 1, 1 over the width of the ramp at a sample's kink
 
     @classmethod
     def of(
@@ -54,12 +57,10 @@ class SampleField:
         longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
         top = float(values[0])
         bound = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
-        spread = 0.0 if rest_products is None else float(rest_products.square().mean().sqrt())
-        ratio = min(1.0, spread / max(top, 1e-300) ** 0.5)
         share = torch.full((len(data),), 1.0 / len(data), dtype=torch.float64)
         label = data.y.to(x.dtype)
-        bound = max(bound, 1e-300)
-        return cls(frame, x, rest_products, label, share, p, bound, ratio), place
+        kink_slope = ramp_slopes(data.x, p, tolerance)
+        return cls(frame, x, rest_products, label, share, p, max(bound, 1e-300), kink_slope), place
 
     def __len__(self) -> int:
         return len(self.label)
@@ -73,7 +74,8 @@ class SampleField:
         """The samples of that index, which count as much as `share` says."""
         products = None if self.rest_products is None else self.rest_products[:, index]
         x, label = self.x[:, index].contiguous(), self.label[index]
-        return replace(self, x=x, rest_products=products, label=label, share=share)
+        ramp = None if self.kink_slope is None else self.kink_slope[index]
+        return replace(self, x=x, rest_products=products, label=label, share=share, kink_slope=ramp)
 
     def pull(
         self, place: Tensor, push: Tensor, rows: Tensor | None = None
@@ -82,7 +84,7 @@ class SampleField:
         push = push.to(self.x.dtype)
         pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
         for at, mine, s in self._blocks(place, rows):
-            power, slope = relu_power_with_slope(s, self.p)
+            power, slope = power_with_ramp(s, self.p, self.kink_slope)
             slope *= push
             pull[at, :-1] = (slope @ self.x.T).double()
             pull[at, -1] = 0.0 if mine is None else slope.mul_(mine).sum(1).double()
@@ -97,15 +99,20 @@ class SampleField:
             total += weight[at] @ relu_power_with_slope(s, self.p)[0]
         return total.double()
 
-    def merged(self, groups: Groups, place: Tensor) -> Tensor:
-        """f at the samples, (n,), with groups of neurons in place of the neurons."""
-        share = groups.shares()
-        inside, length = self.frame.mean(share, place)
-        s = inside.to(self.x.dtype) @ self.x
-        if self.rest_products is not None:
-            s += (share * place[:, -1]).to(s.dtype) @ self.rest_products
-        power, _ = relu_power_with_slope(s / length.to(s.dtype), self.p)
-        return (groups.contributions().to(s.dtype) @ power).double()
+    def of_groups(self, share: Tensor, place: Tensor) -> tuple[SampleField, Tensor]:
+        """The field for groups of the neurons, of which `share` (k, h) has the weights, and where.
+
+        A group is at the mean of its neurons' directions; the second result are those places.
+        """
+        frame, found, weight = self.frame.of_groups(share, place)
+        products = self.rest_products
+        if products is not None:
+            products = weight.to(products.dtype) @ products
+        return replace(self, frame=frame, rest_products=products), found
+
+    def constant_pull(self, push: Tensor, tolerance: float) -> SubsampledPull:
+        """The pull of a push (n,) that stays as it is."""
+        return SubsampledPull(self, push, tolerance)
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_i = -l'(y f) y / n, times `rate`, (n,)."""
@@ -132,6 +139,78 @@ class SampleField:
                 mine = self.rest_products[at] if rows is None else self.rest_products[rows[at]]
                 s.addcmul_(place[at, -1:], mine)
             yield at, mine, s
+
+
+class SubsampledPull:
+    """The pull of a constant push by a random part of the samples, corrected with all of them.
+
+    The correction of a neuron is the pull of all samples minus that of the part, at the place where
+    the neuron was then. Its error is how much that difference has changed since, which is 0 where
+    a neuron rests.
+    """
+
+    def __init__(self, samples: SampleField, push: Tensor, tolerance: float) -> None:
+        self.samples, self.push, self.p = samples, push, samples.p
+        self.most_turn = _MOST_TURN_TOLERANCES * tolerance
+        small = len(samples) <= 2 * _SUBSAMPLE_SIZE
+        index = samples.random_rows(_SUBSAMPLE_SIZE)
+        grown = len(samples) / len(index)
+        self.subsample = None if small else samples.restricted(index, grown * samples.share[index])
+        self.subsample_push = grown * push[index]
+        zeros = torch.zeros(len(samples.frame.rest), dtype=torch.float64)
+        places = torch.zeros(len(zeros), len(samples.frame.basis) + 1, dtype=torch.float64)
+        self.corrected_at = torch.full_like(places, torch.inf)  # each neuron's place then
+        self.time_left_then = zeros  # of the step in which a neuron was corrected
+        self.correction = (places, zeros.clone())
+        self.passes = 0.0  # how often all samples were used, in passes over all neurons
+
+    def refresh(self, place: Tensor, left: Tensor, rows: Tensor) -> None:
+        """Correct neurons that have turned, or grown, since their last correction."""
+        if self.subsample is None:
+            return
+        turned = (place - self.corrected_at[rows]).abs().amax(1)
+        grown = (self.time_left_then[rows] - left) * self.p * self.samples.growth_rate_bound
+        stale = (turned > self.most_turn) | ((grown > 1.0) & (turned > 0.0))
+        self.correct(place, left, rows, stale)
+
+    def correct(self, place: Tensor, left: Tensor, rows: Tensor, chosen: Tensor) -> None:
+        """Compare the part with all samples for the chosen neurons."""
+        if self.subsample is None or not bool(chosen.any()):
+            return
+        mine, here = rows[chosen], place[chosen]
+        whole = self.samples.pull(here, self.push, mine)
+        part = self.subsample.pull(here, self.subsample_push, mine)
+        self.corrected_at[mine], self.time_left_then[mine] = here, left[chosen]
+        self.correction[0][mine], self.correction[1][mine] = whole[0] - part[0], whole[1] - part[1]
+        self.passes += len(mine) / len(self.corrected_at)
+
+    def pull(self, place: Tensor, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """G, (k, r + 1), and g, (k,), of the neurons `rows`."""
+        if self.subsample is None or self.passes == 0.0:
+            return self.samples.pull(place, self.push, rows)
+        pull, growth = self.subsample.pull(place, self.subsample_push, rows)
+        return pull + self.correction[0][rows], growth + self.correction[1][rows]
+
+
+def ramp_slopes(x: Tensor, p: float, tolerance: float) -> Tensor | None:
+    """1 over the width of the ramp that stands for the step of relu' at each point's kink, (n,).
+
+    None unless p = 1. Where a neuron slides along the kink of a sample, the slope of that sample's
+    relu lies between 0 and 1, at the value that keeps the neuron there. A step has no such value,
+    and explicit steps jump to and fro about it; on a ramp from 0 at the kink to 1 at `tolerance`
+    times the sample's length they find it. The slope at 0 itself is 0, as it is everywhere here.
+    """
+    if p != 1.0:
+        return None
+    width = tolerance * torch.linalg.vector_norm(x, dim=1)
+    return torch.where(width > 0, 1.0 / width.clamp(min=1e-30), 0.0)
+
+
+def power_with_ramp(s: Tensor, p: float, kink_slope: Tensor | None) -> tuple[Tensor, Tensor]:
+    """relu(s)^p and its slope; for p = 1 the slope is a ramp of that steepness beyond the kink."""
+    if kink_slope is None:
+        return relu_power_with_slope(s, p)
+    return torch.relu(s), (s * kink_slope).clamp_(0.0, 1.0)
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:

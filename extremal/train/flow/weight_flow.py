@@ -9,11 +9,12 @@ from torch import Tensor, nn
 
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, State, Stepper
+from extremal.train.flow.driver import Flow
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
 from extremal.train.losses import Loss, loss_and_gradient, outputs_on, trainable
 
 
-class WeightFlow:
+class WeightFlow(Flow):
     """Dormand & Prince 5(4) on a float64 network, which is changed in place.
 
     The error of a step is measured against each neuron's own length, so that neurons of 1e-7 are
@@ -21,8 +22,6 @@ class WeightFlow:
     short enough: a step is then also taken if it moves no neuron by more than sqrt(tolerance) of
     its length.
     """
-
-    dense = True
 
     def __init__(
         self,
@@ -34,11 +33,10 @@ class WeightFlow:
         *,
         time: float = 0.0,
     ) -> None:
+        super().__init__()
         self.net, self.data, self.loss, self.tolerance = net, data, loss, tolerance
         self.names, self.parts = list(trainable(net)), list(trainable(net).values())
         self.kinked = isinstance(net, PReLUNet) and net.p == 1.0
-        self.counts = Counts()
-        self.phases: dict[str, float] = {}
         self.first_loss = math.nan
         self.last_loss = math.nan
         state = tuple(part.detach().clone() for part in self.parts)
@@ -94,19 +92,13 @@ class WeightFlow:
         """Whether nothing moves any more, and nothing ever will."""
         return self.stepper.is_at_rest
 
-    def rewind(self) -> None:
-        """Do nothing: states within the last step are known."""
-
     def memory(self) -> dict[str, float]:
         """What a flow that goes on from here is to know of the way until here."""
-        phases = {f"phase:{name}": time for name, time in self.phases.items()}
-        return {**phases, "first loss": self.first_loss}
+        return {**super().memory(), "first loss": self.first_loss}
 
     def remember(self, memory: dict[str, float]) -> None:
         """Take up what `memory` gave."""
-        for name, value in memory.items():
-            if name.startswith("phase:"):
-                self.phases[name.removeprefix("phase:")] = value
+        super().remember(memory)
         self.first_loss = memory.get("first loss", self.first_loss)
 
     def _velocity(self, state: State) -> State:
