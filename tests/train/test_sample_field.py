@@ -9,7 +9,7 @@ from extremal._tensors import unit_rows
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet, relu_power_with_slope
 from extremal.train import Loss
-from extremal.train.flow.alignment_stage import SubsampledPull
+from extremal.train.flow.sample_field import SubsampledPull
 from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar
 from extremal.train.flow.sample_field import SampleField
 
@@ -96,7 +96,7 @@ def test_no_direction_grows_faster_than_it_is_said():
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
 def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
-    monkeypatch.setattr("extremal.train.flow.alignment_stage._SUBSAMPLE_SIZE", 20)
+    monkeypatch.setattr("extremal.train.flow.sample_field._SUBSAMPLE_SIZE", 20)
     data, directions = sample(60), neurons(60)
     field, place = SampleField.of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
@@ -132,7 +132,7 @@ def test_few_samples_are_all_looked_at(monkeypatch):
     field, _ = SampleField.of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
-        monkeypatch.setattr("extremal.train.flow.alignment_stage._SUBSAMPLE_SIZE", part)
+        monkeypatch.setattr("extremal.train.flow.sample_field._SUBSAMPLE_SIZE", part)
         assert (SubsampledPull(field, push, 1e-3).subsample is not None) == used
 
 

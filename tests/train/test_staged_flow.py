@@ -83,7 +83,7 @@ def test_neurons_themselves_come_back(dim):
 def test_a_part_of_the_samples_with_corrections_converges_too(monkeypatch):
     p, init, until = 3.0, Gaussian(1e-3), 120.0
     whole = error(p, 6, init, until, 1e-3)
-    monkeypatch.setattr("extremal.train.flow.alignment_stage._SUBSAMPLE_SIZE", 10)  # of 60
+    monkeypatch.setattr("extremal.train.flow.sample_field._SUBSAMPLE_SIZE", 10)  # of 60
     found = [error(p, 6, init, until, tolerance) for tolerance in TOLERANCES]
     assert found[1] != whole  # the part was used
     assert found[2] < 0.03

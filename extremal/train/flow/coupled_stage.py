@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from extremal._tensors import unit_rows
 from extremal.train.flow.cluster_field import ClusterField
 from extremal.train.flow.fitting_stage import FittingStage
 from extremal.train.flow.neuron_dynamics import NeuronSystem
@@ -55,8 +56,10 @@ _LEFT_OUT_TOLERANCE_SHARES = (0.1, 1e-4)
 _MOST_MISSED_TOLERANCES = 10.0
 # With so few products of neurons and samples all neurons are followed to the end: it is faster.
 _FEW_PRODUCTS = 100_000
-# Without a last stage, the share of the tolerance while the data are fitted.
-_LATE_TOLERANCE_SHARE = 0.1
+# The share of the tolerance where all neurons are followed to the end.
+_ALL_NEURONS_TOLERANCE_SHARE = 0.3
+# The same while the data are fitted.
+_LATE_TOLERANCE_SHARE = 0.03
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,10 +150,13 @@ class CoupledStage(Stage):
     def __init__(self, plan: StagePlan, state: State, time: float, step_size: float) -> None:
         super().__init__(plan)
         system, self.begun = plan.system, time
-        self.stepper = Stepper(system.velocity, state, time, plan.tolerance, plan.counts, step_size)
-        self._checked_share, self._checked_time = 1.0, time
         few = len(state[1]) * len(plan.data) <= _FEW_PRODUCTS
         self._goes_to_the_end = few and not plan.known
+        tolerance = plan.tolerance * (
+            _ALL_NEURONS_TOLERANCE_SHARE if self._goes_to_the_end else 1.0
+        )
+        self.stepper = Stepper(system.velocity, state, time, tolerance, plan.counts, step_size)
+        self._checked_share, self._checked_time = 1.0, time
         self._fits = False
 
     @property
@@ -166,6 +172,8 @@ class CoupledStage(Stage):
     def advance(self, limit: float) -> Stage | None:
         """Take one step, not beyond `limit`, and look for the few now and then."""
         self.stepper.advance(limit)
+        place, theta = self.stepper.state
+        self.stepper.state = (unit_rows(place), theta)
         if self._goes_to_the_end:
             return None
         system = self.plan.system
@@ -186,12 +194,16 @@ class CoupledStage(Stage):
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,), at a time within the last step."""
-        return self.plan.outputs(self.stepper.state_at(time))
+        return self.plan.outputs(self._state_at(time))
 
     def neurons_at(self, time: float) -> State:
         """Directions (h, dim) and theta (h,) of all neurons at a time within the last step."""
-        place, theta = self.stepper.state_at(time)
+        place, theta = self._state_at(time)
         return self.plan.system.field.frame.lift(place), theta
+
+    def _state_at(self, time: float) -> State:
+        place, theta = self.stepper.state_at(time)
+        return unit_rows(place), theta
 
     def fitting_if_few(self) -> FittingStage | None:
         """The last stage, if few neurons are left that will ever matter."""
