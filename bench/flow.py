@@ -94,7 +94,7 @@ def _stages() -> Iterator[dict[str, float]]:
     step = StagedFlow.step
 
     def timed(flow: StagedFlow, limit: float) -> None:
-        stage = flow.phase
+        stage = flow.stage.name
         found[stage] = found.get(stage, 0.0) + wall_seconds(lambda: step(flow, limit))
 
     StagedFlow.step = timed  # type: ignore[method-assign]

@@ -39,7 +39,7 @@ def test_polar_coordinates_come_back(init, generator):
 def test_moments_are_those_of_a_rectified_gaussian(p, generator):
     mix = data.OrthonormalMixture(5, 2, 1, 0.6)
     directions = torch.eye(5, dtype=torch.float64)[3:]
-    clusters, _ = ClusterField.of(mix.sample(200, generator=generator), p, directions)
+    clusters, _ = ClusterField.of(mix.sample(200, generator=generator), p, directions, 1e-3)
     for m in (-0.5, 0.0, 0.3, 1.0):
         low, high = (float(part) for part in clusters.moments(torch.tensor(m, dtype=torch.float64)))
         for power, found in ((p - 1.0, low), (p, high)):

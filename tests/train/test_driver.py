@@ -12,9 +12,9 @@ from torch import Tensor
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import Record, gradient_flow
+from extremal.train.flow.coupled_stage import CoupledStage
 from extremal.train.flow.driver import check_progress
 from extremal.train.flow.neuron_groups import Groups
-from extremal.train.flow.staged_flow import StagedFlow
 from tests.train.flow_problem import problem
 
 
@@ -143,20 +143,21 @@ def first_gathering(p: float) -> Gathering:
     x = sphere(50, 4, 3)
     data = Dataset(x, torch.where(x[:, 0] > 0, 1, -1))
     made = []
-    close = StagedFlow._begin_fitting_if_few
+    close = CoupledStage.fitting_if_few
 
-    def look(self, stepper):
-        close(self, stepper)
-        if self.fitting is not None:
-            place, theta = stepper.state
+    def look(self):
+        found = close(self)
+        if found is not None:
+            place, theta = self.stepper.state
             assert not bool(place[:, -1].any())
-            directions = self.field.frame.lift(place)
-            mass = self.angles.contribution(theta)
-            made.append(Gathering(self.groups, self.report(), directions, mass, data.x))
+            system = self.plan.system
+            directions, mass = system.field.frame.lift(place), system.angles.contribution(theta)
+            made.append(Gathering(found.groups, found.report(), directions, mass, data.x))
             raise KeyboardInterrupt  # enough
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StagedFlow, "_begin_fitting_if_few", look)
+        patch.setattr("extremal.train.flow.coupled_stage._FEW_PRODUCTS", 0)
+        patch.setattr(CoupledStage, "fitting_if_few", look)
         with pytest.raises(KeyboardInterrupt):
             gradient_flow(network(p, 1e-4, 4, 40), data, until=200.0, tolerance=1e-2)
     return made[0]

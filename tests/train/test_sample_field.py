@@ -9,9 +9,8 @@ from extremal._tensors import unit_rows
 from extremal.data import Dataset, OrthonormalMixture
 from extremal.models import Gaussian, PReLUNet, relu_power_with_slope
 from extremal.train import Loss
-from extremal.train.flow.sample_field import SubsampledPull
 from extremal.train.flow.neuron_dynamics import SubspaceFrame, to_polar
-from extremal.train.flow.sample_field import SampleField
+from extremal.train.flow.sample_field import SampleField, SubsampledPull
 
 
 def neurons(dim: int, width: int = 40) -> torch.Tensor:

@@ -10,11 +10,10 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 from extremal.data import Dataset
-from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
-from extremal.train.flow.sample_field import power_with_ramp, ramp_slopes
+from extremal.train.flow.sample_field import kink_widths, rounded_power
 from extremal.train.flow.stage import Stage, StagePlan
 from extremal.train.losses import negative_slopes
 
@@ -44,9 +43,9 @@ class GroupFlow:
         directions: Tensor,
         stepper: Stepper,
         tolerance: float,
-        kink_slope: Tensor | None,
+        kink_width: Tensor | None,
     ) -> None:
-        self.kink_slope = None if kink_slope is None else kink_slope[:, None]
+        self.kink_width = None if kink_width is None else kink_width[:, None]
         self.loss, self.p, self.rate = neurons.loss, neurons.field.p, neurons.rate / len(data)
         self.x, self.y = data.x, data.y.to(data.x.dtype)
         member = torch.nonzero(groups.owner >= 0).squeeze(1)
@@ -96,7 +95,7 @@ class GroupFlow:
     def values(self, place: Tensor, contribution: Tensor) -> Tensor:
         """f on the training data, (n,), of neurons at these coordinates (k, at least r)."""
         within = place[:, : self.inner.shape[1]].T.to(self.inner.dtype)
-        power, _ = relu_power_with_slope(self.inner @ within, self.p)
+        power, _ = rounded_power(self.inner @ within, self.p, self.kink_width)
         return (power @ contribution.to(power.dtype)).double()
 
     def angle_since_start(self, time: float) -> Tensor:
@@ -109,7 +108,7 @@ class GroupFlow:
     def _pull(self, x: Tensor, place: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """G (k, columns of x) and g (k,) on the samples; products in the samples' dtype."""
         s = x @ place.T.to(x.dtype)  # (n, k)
-        power, slope = power_with_ramp(s, self.p, self.kink_slope)
+        power, slope = rounded_power(s, self.p, self.kink_width)
         outputs = power @ self.angles.contribution(theta).to(x.dtype)
         push = self.rate * negative_slopes(self.loss, outputs, self.y)
         return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
@@ -139,9 +138,9 @@ class FittingStage(Stage):
         self.start, self.begun = stepper.state, stepper.time  # of all neurons
         self.coupled_since, self.missed, self.tightened = coupled_since, missed, False
         field = plan.system.field
-        self.kink_slope = ramp_slopes(plan.data.x, field.p, plan.tolerance)
+        self.kink_width = kink_widths(plan.data.x, field.p, plan.tolerance)
         directions = field.frame.lift(self.start[0])
-        self.change, self.bound = change, groups.mean_displacement(directions) * field.p
+        self.change, self.bound = change, groups.change_bound(directions, field.p)
         self._replace_groups(groups, groups.mean(directions), stepper)
 
     @property
@@ -220,7 +219,7 @@ class FittingStage(Stage):
             directions,
             stepper,
             tolerance,
-            self.kink_slope,
+            self.kink_width,
         )
         self._next_merge_time = self._later_merge_time()
         if self.tightened:
@@ -243,7 +242,7 @@ class FittingStage(Stage):
         new = self.groups.merged_by(few, angle, self.plan.system.angles.contribution(angle))
         directions = self.flow.directions(self.time)
         self.change += change
-        self.bound += few.mean_displacement(directions) * self.plan.system.field.p
+        self.bound += few.change_bound(directions, self.plan.system.field.p)
         self._replace_groups(new, few.mean(directions), self.flow.stepper)
 
     def _met_groups(self) -> tuple[Groups, float]:

@@ -43,12 +43,11 @@ class Groups:
         owner = self.owner[self.owner >= 0]
         return torch.zeros(shape, dtype=values.dtype).index_add_(0, owner, values)
 
-    def mean_displacement(self, directions: Tensor) -> float:
-        """Sum of |c_j| ||u_j - mean|| over sum of |c_j|, for neurons at `directions` (h, dim).
+    def change_bound(self, directions: Tensor, p: float) -> float:
+        """A bound on the change of f on the unit ball, relative to the sum of |c_j|.
 
-        With p in front it bounds the change of f on the unit ball, relative to all contributions,
-        that the groups' mean directions make when they replace the neurons' own: relu(s)^p is
-        p-Lipschitz for s <= 1.
+        p |c_j| ||u_j - mean|| for each neuron of a group at `directions` (h, dim), since relu(s)^p
+        is p-Lipschitz for s <= 1, and |c_j| for one that is left out.
         """
         member = self.owner >= 0
         mass = self.contribution.abs()
@@ -56,7 +55,8 @@ class Groups:
         gap = torch.linalg.vector_norm(
             own - unit_rows(self.mean(directions))[self.owner[member]], dim=1
         )
-        return float((mass[member] * gap).sum() / mass.sum().clamp(min=1e-300))
+        moved, left_out = p * (mass[member] * gap).sum(), mass[~member].sum()
+        return float((moved + left_out) / mass.sum().clamp(min=1e-300))
 
     def merged_by(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:
         """Groups of these groups, for neurons at `theta` (h,) with contributions (h,)."""

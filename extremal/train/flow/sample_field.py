@@ -41,7 +41,7 @@ class SampleField:
     share: Tensor  # (n,): what a sample counts in the mean loss
     p: float
     growth_rate_bound: float  # no direction grows faster than this for q_i = y_i/n
-    kink_slope: Tensor | None  # (n,): for p = 1, 1 over the width of the ramp at a sample's kink
+    kink_width: Tensor | None  # (n,): for p = 1, kinks are rounded within it
 
     @classmethod
     def of(
@@ -59,8 +59,8 @@ class SampleField:
         bound = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
         share = torch.full((len(data),), 1.0 / len(data), dtype=torch.float64)
         label = data.y.to(x.dtype)
-        kink_slope = ramp_slopes(data.x, p, tolerance)
-        return cls(frame, x, rest_products, label, share, p, max(bound, 1e-300), kink_slope), place
+        kink_width = kink_widths(data.x, p, tolerance)
+        return cls(frame, x, rest_products, label, share, p, max(bound, 1e-300), kink_width), place
 
     def __len__(self) -> int:
         return len(self.label)
@@ -74,8 +74,8 @@ class SampleField:
         """The samples of that index, which count as much as `share` says."""
         products = None if self.rest_products is None else self.rest_products[:, index]
         x, label = self.x[:, index].contiguous(), self.label[index]
-        ramp = None if self.kink_slope is None else self.kink_slope[index]
-        return replace(self, x=x, rest_products=products, label=label, share=share, kink_slope=ramp)
+        ramp = None if self.kink_width is None else self.kink_width[index]
+        return replace(self, x=x, rest_products=products, label=label, share=share, kink_width=ramp)
 
     def pull(
         self, place: Tensor, push: Tensor, rows: Tensor | None = None
@@ -84,7 +84,7 @@ class SampleField:
         push = push.to(self.x.dtype)
         pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
         for at, mine, s in self._blocks(place, rows):
-            power, slope = power_with_ramp(s, self.p, self.kink_slope)
+            power, slope = rounded_power(s, self.p, self.kink_width)
             slope *= push
             pull[at, :-1] = (slope @ self.x.T).double()
             pull[at, -1] = 0.0 if mine is None else slope.mul_(mine).sum(1).double()
@@ -96,7 +96,7 @@ class SampleField:
         total = torch.zeros_like(self.label)
         weight = contribution.to(total.dtype)
         for at, _, s in self._blocks(place, None):
-            total += weight[at] @ relu_power_with_slope(s, self.p)[0]
+            total += weight[at] @ rounded_power(s, self.p, self.kink_width)[0]
         return total.double()
 
     def of_groups(self, share: Tensor, place: Tensor) -> tuple[SampleField, Tensor]:
@@ -111,8 +111,8 @@ class SampleField:
         return replace(self, frame=frame, rest_products=products), found
 
     def constant_pull(self, push: Tensor, tolerance: float) -> SubsampledPull:
-        """The pull of a push (n,) that stays as it is."""
-        return SubsampledPull(self, push, tolerance)
+        """The pull of a push (n,) that stays as it is, with sharp kinks: neurons rest there."""
+        return SubsampledPull(replace(self, kink_width=None), push, tolerance)
 
     def push(self, loss: Loss, outputs: Tensor, rate: float) -> Tensor:
         """q_i = -l'(y f) y / n, times `rate`, (n,)."""
@@ -192,25 +192,23 @@ class SubsampledPull:
         return pull + self.correction[0][rows], growth + self.correction[1][rows]
 
 
-def ramp_slopes(x: Tensor, p: float, tolerance: float) -> Tensor | None:
-    """1 over the width of the ramp that stands for the step of relu' at each point's kink, (n,).
+def kink_widths(x: Tensor, p: float, tolerance: float) -> Tensor | None:
+    """Half the width of the ramp that stands for the step of relu' at each point's kink, (n,).
 
     None unless p = 1. Where a neuron slides along the kink of a sample, the slope of that sample's
     relu lies between 0 and 1, at the value that keeps the neuron there. A step has no such value,
-    and explicit steps jump to and fro about it; on a ramp from 0 at the kink to 1 at `tolerance`
-    times the sample's length they find it. The slope at 0 itself is 0, as it is everywhere here.
+    and explicit steps jump to and fro about it; on a ramp that is `tolerance` times the sample's
+    length to each side they find it.
     """
-    if p != 1.0:
-        return None
-    width = tolerance * torch.linalg.vector_norm(x, dim=1)
-    return torch.where(width > 0, 1.0 / width.clamp(min=1e-30), 0.0)
+    return tolerance * torch.linalg.vector_norm(x, dim=1) if p == 1.0 else None
 
 
-def power_with_ramp(s: Tensor, p: float, kink_slope: Tensor | None) -> tuple[Tensor, Tensor]:
-    """relu(s)^p and its slope; for p = 1 the slope is a ramp of that steepness beyond the kink."""
-    if kink_slope is None:
+def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tensor, Tensor]:
+    """relu(s)^p and its slope, with the kink rounded within `kink_width`, if there is one."""
+    if kink_width is None:
         return relu_power_with_slope(s, p)
-    return torch.relu(s), (s * kink_slope).clamp_(0.0, 1.0)
+    slope = (s / kink_width.clamp(min=1e-30)).add_(1.0).mul_(0.5).clamp_(0.0, 1.0)
+    return torch.where(slope < 1.0, slope.square() * kink_width, s), slope
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:

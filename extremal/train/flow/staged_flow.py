@@ -81,11 +81,6 @@ class StagedFlow(Flow):
         return self.stage.time
 
     @property
-    def phase(self) -> str:
-        """Which stage the flow is in."""
-        return self.stage.name
-
-    @property
     def dense(self) -> bool:
         """Whether `outputs` and `write` know the times within the last step at no cost."""
         return self.stage.dense

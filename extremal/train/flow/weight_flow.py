@@ -58,15 +58,12 @@ class WeightFlow(Flow):
         """The flow time reached."""
         return self.stepper.time
 
-    @property
-    def phase(self) -> str:
-        """Alignment until the loss has moved by a thousandth, fitting once it has fallen by 0.4."""
-        if "fitting starts" in self.phases:
-            return "fitting"
-        return "waking" if "alignment ends" in self.phases else "alignment"
-
     def step(self, limit: float) -> None:
-        """Take one step, not beyond `limit`."""
+        """Take one step, not beyond `limit`.
+
+        Alignment ends once the loss has moved by a thousandth, fitting starts once it has fallen by
+        0.4.
+        """
         self.stepper.advance(limit)
         share = self.last_loss / self.first_loss
         if share < 0.999:
