@@ -51,6 +51,8 @@ _LARGE_RUNS: list[dict[str, Any]] = [
 ]
 _QUICK_RUNS = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
 _THEORY_SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
+# At most a fifth of the flow's own distances, which are about 0.08 at p = 1 and 0.026 at p = 3.
+_DISTANCE_TOLERANCES = {1.0: 0.01, 3.0: 0.005}
 _SAME_SOURCE = "ours: within the flow's range over seeds and the tolerance; the question itself"
 
 
@@ -83,7 +85,12 @@ def _claims(run: str) -> tuple[Claim, ...]:
                 _SAME_SOURCE,
                 here,
                 (f"{run}: mean cosine, p = {p:g}, as the flow's", "mean_cosine", known, 0.005),
-                (f"{run}: distance, p = {p:g}, as the flow's", "distance", known, 0.01),
+                (
+                    f"{run}: distance, p = {p:g}, as the flow's",
+                    "distance",
+                    known,
+                    _DISTANCE_TOLERANCES[p],
+                ),
                 scales=scales,
                 against="question",
             )
