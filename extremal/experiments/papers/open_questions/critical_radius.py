@@ -71,7 +71,7 @@ critical_radius = Experiment(
     quick={"spread": [0.0, 0.1, 0.3], "points": 6, "seeds": 1},
     smoke={
         "dim": 300,
-        "p": [1.5, 3.0],
+        "p": [3.0],
         "clusters": [_counts(6, 4), _counts(2, 8)],
         "spread": [0.0, 0.3],
         "points": 2,
