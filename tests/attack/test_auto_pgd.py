@@ -185,8 +185,8 @@ def test_never_behind_pgd_at_the_same_budget(norm, box):
         generator = torch.Generator().manual_seed(seed)
         net, x, y = classes(generator, count=40, power=(1.0, 2.0, 3.0)[seed])
         ball = Ball(norm, 0.5 * RADII[norm], box)
-        plain = pgd(net, x, y, ball=ball, steps=50, step=float(ball.radius) / 5)
-        result = apgd(net, x, y, ball=ball, steps=50, generator=generator)
+        plain = pgd(net, x, y, ball=ball, steps=25, step=float(ball.radius) / 5)
+        result = apgd(net, x, y, ball=ball, steps=25, generator=generator)
         thorough = apgd(
             net, x, y, ball=ball, steps=50, objective="dlr", targets=3, generator=generator
         )
