@@ -176,8 +176,10 @@ def test_later_restarts_are_random(generator):
     assert apgd(Bump(), x, y, restarts=6, **settings).accuracy == 0.0
 
 
-@pytest.mark.parametrize("box", [None, (0.0, 1.0)])
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize(
+    ("norm", "box"),
+    [("l1", None), ("l2", None), ("l1", (0.0, 1.0)), ("linf", (0.0, 1.0))],
+)
 def test_never_behind_pgd_at_the_same_budget(norm, box):
     """Over three networks, and all that PGD breaks is broken by APGD toward each class."""
     ours = theirs = 0

@@ -134,7 +134,7 @@ def by_rays(net, x: Tensor, label: int, norm: str, box=None, *, farthest: float)
     size = crossing(toward, hit - step, hit)
     order = size.argsort()[:ENOUGH_CROSSINGS]
     toward, size = toward[order], size[order]
-    for spread in 0.3 * 0.6 ** torch.arange(14):
+    for spread in 0.3 * 0.7 ** torch.arange(20):
         noise = torch.randn(24, *toward.shape, generator=generator, dtype=x.dtype)
         noise *= torch.rand(noise.shape, generator=generator) < 0.6  # along some coordinates only
         new = _unit((toward + float(spread) * noise).flatten(0, 1), norm)

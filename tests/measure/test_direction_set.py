@@ -30,7 +30,7 @@ def centres(p: float):
 
 
 @cache
-def noisy(p: float, spread: float = 0.1, count: int = 2000):
+def noisy(p: float, spread: float = 0.1, count: int = 1000):
     data = mixture(spread).sample(count, generator=seeded(3), dtype=torch.float64)
     return data, extremal_directions(data, p, starts=60, generator=seeded())
 
