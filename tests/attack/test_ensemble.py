@@ -120,6 +120,18 @@ def test_curve_attacks_standing_points_only_and_never_rises(generator):
     assert seen == [12, 12, 6]
 
 
+def test_an_attack_that_returns_bare_points_is_told_what_to_return(generator):
+    data = Dataset(torch.ones(2, 1, dtype=torch.float64), torch.ones(2))
+    with pytest.raises(ValueError, match=r"^attack must return an AttackResult, .*got Tensor"):
+        accuracy_curve(
+            linear([1.0], -0.5),
+            data,
+            [0.3],
+            attack=lambda net, data, ball, generator: data.x,
+            generator=generator,
+        )
+
+
 def test_curve_uses_the_box_of_the_data(generator):
     """x_1 > 0.5 breaks only below 0.5; the second coordinate would help, but the box holds it."""
     x = torch.tensor([[0.8, 0.0]], dtype=torch.float64)

@@ -84,6 +84,7 @@ def test_run_then_show(tmp_path):
     first = extremal("run", FAST, "--scale", "smoke", "--out", out, "--jobs", "1")
     assert first.returncode == 0, first.stderr
     assert max(map(len, first.stdout.splitlines()[:-4])) <= 80
+    assert "No value to compare with at smoke scale." in first.stdout
     folder = tmp_path / "runs" / FAST / "smoke"
     assert {path.name for path in folder.iterdir()} >= {
         "summary.json",
