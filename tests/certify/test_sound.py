@@ -1,7 +1,8 @@
 """No certified point is broken within its radius: random networks of every kind, 2700 points.
 
-Each kind has 80 points with a fast certificate in l2, and 20 in linf or l1, every other kind in a box.
-Some kinds have as many tight ones as the table says, every other of them begun too far away.
+Each kind has 80 points with a fast certificate in l2, and 20 in linf or l1; half of the kinds are
+in a box there. Some kinds have as many tight ones as the table says, every other of them begun too
+far away.
 """
 
 from __future__ import annotations
