@@ -1,9 +1,12 @@
 """Set-up for every test: one thread (two test processes share two cores), flushed denormals."""
 
 import signal
+from collections.abc import Iterator
 
 import pytest
 import torch
+
+from tests.helpers_fork import ForkServer
 
 # A background job inherits an ignored Ctrl-C, and so would the processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -15,3 +18,11 @@ torch.set_flush_denormal(True)
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ForkServer]:
+    """Starts processes quickly, for tests that need one of their own."""
+    server = ForkServer(tmp_path_factory.mktemp("forks"))
+    yield server
+    server.close()

@@ -99,6 +99,8 @@ def accuracy_curve(
         if len(rows) == 0:
             break
         result = attack(net, data.take(rows), Ball(norm, radius, data.box), generator)
+        rule = "return an AttackResult, as ex.attack.verified(net, x, y, points, ball, name) does"
+        _check.instance("attack", result, AttackResult, rule)
         # The re-check's slack may leave a norm above the radius by a share of 1e-5.
         found = result.radius.clamp(max=radius)
         broken_at[rows] = torch.where(result.success, found, torch.inf)

@@ -208,6 +208,8 @@ def _print_summary(
         return
     if summary["rows"]:
         console().print(report.rows_table(summary))
+    elif experiment is not None and experiment.claims:
+        print_lines(f"No value to compare with at {summary['scale']} scale.")
     print_failures(experiment, summary)
     print_paths(*names)
 

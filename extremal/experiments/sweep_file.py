@@ -1,5 +1,7 @@
 """A user's own grid, written as a TOML file: over an experiment, or over a function of theirs.
 
+Such a file is
+
 experiment = "min-vidal-2024/figure-2"    # or: function = "module:function"
 scale = "quick"
 seeds = 5
@@ -14,7 +16,7 @@ init = {from = 1e-9, to = 1e-3, steps = 3, log = true}
 
 [[plots]]
 x = "spread"
-y = ["distance_average"]
+y = ["distance"]
 by = "p"
 """
 

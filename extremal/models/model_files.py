@@ -6,6 +6,7 @@ Nothing in a file is ever executed.
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -112,8 +113,11 @@ def load_with_note(path: str | Path) -> tuple[nn.Module, str]:
         header = json.loads(network)
         return _network_from(header, tensors), str(header.get("note", ""))
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RuntimeError) as error:
+        # What torch.save writes is a ZIP archive; it is not read, since it could run code.
+        theirs = "a file of torch.save: load it in Python, then ex.models.from_torch(module).save"
+        why = theirs if zipfile.is_zipfile(file) else repr(error)
         raise ValueError(
-            f"path must be a model file that extremal can read, got {path} ({error!r})"
+            f"path must be a model file that extremal can read, got {path} ({why})"
         ) from error
 
 

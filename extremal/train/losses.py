@@ -26,7 +26,7 @@ def trainable(net: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def loss_and_gradient(
-    net: nn.Module, x: Tensor, y: Tensor, loss: Loss
+    net: nn.Module, x: Tensor, y: Tensor, loss: LossName | Function | Loss
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """The loss on (x, y) and its gradient, one tensor for each trainable parameter.
 
@@ -35,14 +35,14 @@ def loss_and_gradient(
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
     - `x`: points (n, dim), in the network's own dtype.
     - `y`: labels (n,), -1 / +1 for one output, 0..C-1 for C outputs.
-    - `loss`: a `Loss`; a name alone is not taken.
+    - `loss`: "exp", "logistic" or "cross-entropy", a function of outputs and labels, or a `Loss`.
     """
-    parts = trainable(net)
+    used, parts = as_loss(loss), trainable(net)
     if isinstance(net, PReLUNet):
-        found = net.parameter_gradient(x, lambda out: loss.slope(out, y))
-        return loss.value(found.out, y), {name: getattr(found, name) for name in parts}
+        found = net.parameter_gradient(x, lambda out: used.slope(out, y))
+        return used.value(found.out, y), {name: getattr(found, name) for name in parts}
     with torch.enable_grad():
-        value = loss.value(net(x), y)
+        value = used.value(net(x), y)
         gradients = torch.autograd.grad(value, list(parts.values()))
     return value.detach(), dict(zip(parts, gradients, strict=True))
 

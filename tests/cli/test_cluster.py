@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -59,15 +58,6 @@ def test_without_dask_a_cluster_says_how_to_install_it(here, monkeypatch, tmp_pa
     assert "python -m pip install 'extremal[cluster]'" in err
     assert [path for path in (tmp_path / "runs").rglob("*") if path.is_file()] == []
     assert here("run", FAST, "-s", "smoke", "-j", "1", "--json")[0] == 0
-
-
-def test_nothing_imports_dask_before_it_is_needed():
-    code = (
-        "import sys; import extremal.cli.experiment_commands, extremal.report; "
-        "print(sorted({'dask', 'distributed', 'pyarrow'} & set(sys.modules)))"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "[]\n"
 
 
 def test_jobs_and_a_cluster_exclude_each_other(here):

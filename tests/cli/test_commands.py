@@ -5,29 +5,20 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from extremal.cli.main import COMMAND_LINES, imported_command, main
-from extremal.experiments import Outcome, Store, get, names
+from extremal.experiments import Outcome, Store, get, names, run
+from tests.helpers_fork import until
 
 FAST = "min-vidal-2024/figure-7"
 CALTECH = "min-vidal-2024/figure-4"
 
 
-def extremal(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from extremal.cli.main import main; main()", *arguments]
-    environment = {**os.environ, "COLUMNS": "80", "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=cwd, env=environment, check=False
-    )
-
-
 @pytest.fixture
 def here(monkeypatch, capsys):
-    """The same within this process: a new one takes seconds to import everything."""
+    """The command line within this process: a new one takes seconds to import everything."""
 
     def told(*arguments: str) -> subprocess.CompletedProcess[str]:
         monkeypatch.setenv("COLUMNS", "80")
@@ -41,7 +32,7 @@ def here(monkeypatch, capsys):
 
 
 def test_version_and_help(here):
-    assert extremal("--version").stdout.startswith("extremal 0.")
+    assert here("--version").stdout.startswith("extremal 0.")
     for command in ("", "demo", "list", "run", "show", "bench"):
         told = here(*filter(None, [command, "--help"]))
         assert told.returncode == 0
@@ -79,11 +70,18 @@ def test_list_names_every_experiment(here):
     assert all(name in listed for name in names())
 
 
-def test_run_then_show(tmp_path):
-    out = str(tmp_path / "runs")
-    first = extremal("run", FAST, "--scale", "smoke", "--out", out, "--jobs", "1")
-    assert first.returncode == 0, first.stderr
-    assert max(map(len, first.stdout.splitlines()[:-4])) <= 80
+def test_run_then_show(forks, here, tmp_path):
+    """In a process of its own; of its five jobs, those that come too late for work are quiet."""
+    out, trials = str(tmp_path / "runs"), get(FAST).trials("smoke")
+    run(trials[1:], Store(out))
+    words = ("run", FAST, "--scale", "smoke", "--out", out, "--jobs", "5")
+    process = forks.start("extremal.cli.main:main", *words, environment={"COLUMNS": "80"})
+    printed, complaints = process.communicate()
+    assert process.returncode == 0, complaints
+    assert "Traceback" not in complaints
+    assert "Error" not in complaints
+    assert max(map(len, printed.splitlines()[:-4])) <= 80
+    assert "No value to compare with at smoke scale." in printed
     folder = tmp_path / "runs" / FAST / "smoke"
     assert {path.name for path in folder.iterdir()} >= {
         "summary.json",
@@ -91,17 +89,17 @@ def test_run_then_show(tmp_path):
         "figure.pdf",
         "report.html",
     }
-    shown = json.loads(extremal("show", FAST, "--out", out, "--json").stdout)
+    shown = json.loads(here("show", FAST, "--out", out, "--json").stdout)
     assert set(shown) == {"experiment", "scale", "trials", "rows", "files"}
     assert (shown["experiment"], shown["scale"]) == (FAST, "smoke")
     assert shown["trials"] == {"done": 3, "failed": 0, "total": 3}
     assert str(folder / "report.html") in shown["files"]
 
 
-def test_run_prints_what_show_prints_as_json(tmp_path):
+def test_run_prints_what_show_prints_as_json(here, tmp_path):
     out = str(tmp_path)
-    ran = extremal("run", FAST, "-s", "quick", "-o", out, "-j", "1", "--json")
-    shown = extremal("show", FAST, "-o", out, "--json")
+    ran = here("run", FAST, "-s", "quick", "-o", out, "-j", "1", "--json")
+    shown = here("show", FAST, "-o", out, "--json")
     assert json.loads(ran.stdout) == json.loads(shown.stdout)
     assert json.loads(shown.stdout)["scale"] == "quick"
     row = json.loads(shown.stdout)["rows"][0]
@@ -110,58 +108,39 @@ def test_run_prints_what_show_prints_as_json(tmp_path):
     assert row["ok"] is True
 
 
-def test_show_remembers_the_seeds_and_works_before_the_end(tmp_path):
-    out, name = str(tmp_path), "min-vidal-2024/theorem-2"
-    ran = extremal("run", name, "-s", "smoke", "-o", out, "-j", "1", "--seeds", "2", "--json")
-    assert json.loads(ran.stdout)["trials"]["total"] == 16
+def test_show_remembers_the_seeds_and_works_before_the_end(here, tmp_path):
+    out = str(tmp_path)
+    ran = here("run", FAST, "-s", "smoke", "-o", out, "-j", "1", "--seeds", "2", "--json")
+    assert json.loads(ran.stdout)["trials"]["total"] == 6
     stored = sorted((tmp_path / "trials").glob("*/*.json"))
-    for path in stored[:6]:
+    for path in stored[:2]:
         path.unlink()
-    shown = json.loads(extremal("show", name, "-o", out, "--json").stdout)
-    assert shown["trials"] == {"done": 10, "failed": 0, "total": 16}
+    shown = json.loads(here("show", FAST, "-o", out, "--json").stdout)
+    assert shown["trials"] == {"done": 4, "failed": 0, "total": 6}
 
 
-def test_an_interrupted_run_says_how_to_go_on(tmp_path):
-    arguments = ("run", "min-vidal-2024/theorem-1", "-s", "quick", "-o", str(tmp_path), "-j", "1")
-    code = "from extremal.cli.main import main; main()"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    )
-    while not list(tmp_path.glob("*/*/*/begun.json")) and process.poll() is None:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
+def test_an_interrupted_run_says_how_to_go_on(forks, tmp_path):
+    words = ("run", "min-vidal-2024/theorem-1", "-s", "quick", "-o", str(tmp_path), "-j", "1")
+    process = forks.start("extremal.cli.main:main", *words)
+    until(lambda: list(tmp_path.glob("*/*/*/begun.json")) != [] or process.poll() is not None)
+    os.kill(process.pid, signal.SIGINT)
+    _, told = process.communicate()
     assert process.returncode == 130
     assert told.splitlines()[-1] == "interrupted; run the same command again to go on"
     assert "Traceback" not in told
-
-
-def test_workers_that_come_too_late_are_quiet(tmp_path):
-    ran = extremal("run", FAST, "-s", "smoke", "-o", str(tmp_path), "-j", "5")
-    assert ran.returncode == 0
-    assert "Traceback" not in ran.stderr
-    assert "Error" not in ran.stderr
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [("run min-vidal-2024/figure-", "min-vidal-2024/figure-7"), ("run demo --scale q", "quick")],
 )
-def test_completion_knows_experiments_and_scales(words, expected):
-    environment = {
-        **os.environ,
-        "_EXTREMAL_COMPLETE": "complete_bash",
-        "COMP_WORDS": f"extremal {words}",
-        "COMP_CWORD": str(len(words.split())),
-    }
-    code = "import sys; sys.argv[0] = 'extremal'; from extremal.cli.main import main; main()"
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False
-    )
-    assert expected in told.stdout.split()
+def test_completion_knows_experiments_and_scales(here, monkeypatch, words, expected):
+    # A program is called by its package where that is known, and here it would be pytest's.
+    monkeypatch.setattr(sys.modules["__main__"], "__package__", None, raising=False)
+    monkeypatch.setenv("_EXTREMAL_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", f"extremal {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    assert expected in here().stdout.split()
 
 
 def test_show_falls_back_to_the_shipped_results(here, tmp_path):

@@ -32,7 +32,7 @@ def test_a_certificate_that_ignores_the_box_is_said(extremal):
         (["--box", "none"], False),
         (["--box", "-9,9", "--norm", "linf"], False),
     ):
-        assert (said in extremal(*COMMAND, "--points", "4", *arguments)[1]) is wanted
+        assert (said in extremal(*COMMAND, "--points", "4", *arguments, *FAST)[1]) is wanted
 
 
 def test_json_has_what_the_library_says(extremal, folder):
@@ -58,7 +58,7 @@ def test_json_has_what_the_library_says(extremal, folder):
 
 
 def test_out_writes_numbers_and_figure(extremal, folder):
-    code, out, _ = extremal(*COMMAND, "--points", "7", "--out", "here/there")
+    code, out, _ = extremal(*COMMAND, "--points", "7", "--out", "here/there", *FAST)
     assert code == 0
     stored = ex.Robustness.load(folder / "here" / "there" / "robustness.json")
     assert len(stored) == 7
@@ -94,7 +94,7 @@ def test_a_box_of_each_coordinate_comes_from_the_file(extremal, folder):
 
 
 def test_an_npz_file_holds_the_same_points(extremal):
-    first = json.loads(extremal(*COMMAND, "-r", "0.6", "--json")[1])
-    command = ("evaluate", "net.safetensors", "-d", "points.npz", "-r", "0.6", "--json")
+    first = json.loads(extremal(*COMMAND, "-r", "0.6", "--json", *FAST)[1])
+    command = ("evaluate", "net.safetensors", "-d", "points.npz", "-r", "0.6", "--json", *FAST)
     other = json.loads(extremal(*command)[1])
     assert other["table"] == first["table"]

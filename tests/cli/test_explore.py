@@ -1,11 +1,9 @@
-"""`extremal explore`: its help, its mistakes, its warning; and Dash is imported by nothing else."""
+"""`extremal explore`: its mistakes and its warning."""
 
 from __future__ import annotations
 
 import importlib.util
 import socket
-import subprocess
-import sys
 
 import pytest
 
@@ -51,13 +49,3 @@ def test_beyond_this_machine_it_warns(extremal, monkeypatch, host, warned):
     assert asked[0][0][0] == host
     assert asked[0][1]["browse"] is False
     assert ("there is no password" in err) == warned
-
-
-def test_the_package_does_not_import_dash():
-    code = (
-        "import sys, extremal.cli.main, extremal.sklearn, extremal.cli.tool_commands; "
-        "extremal.report; extremal.experiments; "
-        "print(sorted({m.split('.')[0] for m in sys.modules} & {'dash', 'flask', 'werkzeug'}))"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"

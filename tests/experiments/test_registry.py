@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,15 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for name in set(sys.modules) - known:
         if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
-
-
-def test_listing_names_imports_no_record() -> None:
-    code = (
-        "import sys; from extremal.experiments import names; print(len(names())); "
-        "print([name for name in sys.modules if name.startswith('extremal.experiments.papers')])"
-    )
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == f"{len(registry.RECORDS)}\n[]\n"
 
 
 def test_each_record_has_its_name_and_each_id_a_study() -> None:

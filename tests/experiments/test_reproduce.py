@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from extremal.cli.main import main
 from extremal.data import DataError
 from extremal.experiments import Experiment, Line, Setting, Store, get, reproduce
 from tests.experiments import helpers_toy as toy
@@ -37,7 +38,9 @@ def _written(folder: Path) -> dict[str, bytes]:
     return found
 
 
-def test_a_fresh_interpreter_writes_what_the_command_line_writes(tmp_path: Path) -> None:
+def test_a_fresh_interpreter_writes_what_the_command_line_writes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     call = (
         "import extremal as ex; "
         f"found = ex.experiments.reproduce({NAME!r}, scale='smoke', out={str(tmp_path / 'call')!r})"
@@ -45,9 +48,10 @@ def test_a_fresh_interpreter_writes_what_the_command_line_writes(tmp_path: Path)
     )
     done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("{'done': 3, 'failed': 0, 'total': 3}\n", "")
-    command = [sys.executable, "-c", "from extremal.cli.main import main; main()", "run", NAME]
     options = ["--scale", "smoke", "--jobs", "1", "--out", str(tmp_path / "line")]
-    subprocess.run([*command, *options], capture_output=True, check=True)
+    monkeypatch.setattr(sys, "argv", ["extremal", "run", NAME, *options])
+    with pytest.raises(SystemExit, match="0"):
+        main()
     ours, theirs = _written(tmp_path / "call"), _written(tmp_path / "line")
     assert set(ours) >= {
         f"{NAME}/smoke/{name}"

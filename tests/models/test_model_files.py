@@ -164,6 +164,13 @@ def test_broken_and_foreign_files_are_refused(kind, tmp_path):
     assert not (folder / "marker").exists()
 
 
+def test_a_file_of_torch_save_says_what_to_do(tmp_path):
+    path = tmp_path / "net.pt"
+    torch.save({"weight": torch.ones(2)}, path)
+    with pytest.raises(ValueError, match=r"torch\.save: .* ex\.models\.from_torch\(module\)\.save"):
+        load(path)
+
+
 def test_a_flipped_bit_is_refused_or_harmless(tmp_path):
     path = saved(tmp_path)
     raw, net = path.read_bytes(), load(path)

@@ -1,23 +1,25 @@
 """docs/run-on-a-cluster.md: its lines for a laptop and for TLS run, and the others parse."""
 
 import ast
-import os
 import re
+import shlex
 import shutil
-import signal
 import socket
 import subprocess
-import sys
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from dask.utils import parse_timedelta
 from distributed.cli import dask_scheduler, dask_worker
 
+from tests.helpers_fork import ForkServer, run_script
+from tests.project import helpers_console
 from tools.doc_tables import ROOT
 
 PAGE = (ROOT / "docs/run-on-a-cluster.md").read_text()
+COMMAND = f"{helpers_console.__name__}:call"
+SCRIPT = f"{run_script.__module__}:run_script"
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", PAGE, re.M | re.S))
 # What the calls on the page take, as read in the source of dask-jobqueue of October 2025 and of
 # dask-kubernetes of July 2025, which are not installed where the tests run.
@@ -38,33 +40,27 @@ def blocks(section: str, language: str) -> list[str]:
 
 
 @contextmanager
-def started(lines: list[str], place: Path, environment: dict[str, str]):
-    """Lines that end in & run while the rest does; the others have run."""
+def started(lines: list[str], forks: ForkServer, place: Path, **environment: str):
+    """Lines that end in & run while the rest does, and are yielded; the others have run."""
     running = []
     try:
         for line in lines:
-            command = line.removesuffix("&")
-            log = open(place / f"log-{len(running)}", "w")  # noqa: SIM115 - a process has it
-            running.append(
-                subprocess.Popen(
-                    ["bash", "-c", f"exec {command}"],
-                    cwd=place,
-                    env=environment,
-                    start_new_session=True,
-                    stdout=log,
-                    stderr=log,
-                )
-            )
+            words = shlex.split(line.removesuffix("&"))
+            if words[0] == "openssl":
+                subprocess.run(words, cwd=place, check=True, capture_output=True)
+                continue
+            target, more = COMMAND, words
+            if words[0] == "python":
+                target, more = SCRIPT, words[1:]
+            process = forks.start(target, *more, cwd=place, environment=environment)
+            running.append(process)
             if not line.endswith("&"):
-                code = running[-1].wait()
-                assert code == 0, (command, Path(log.name).read_text())
-            log.close()
+                _, errors = process.communicate()
+                assert process.returncode == 0, (line, errors)
         yield running
     finally:
         for process in reversed(running):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            process.kill()
 
 
 def free_port() -> str:
@@ -81,31 +77,25 @@ def lines_of(section: str) -> list[str]:
     return block.replace("dask scheduler", "dask scheduler --no-dashboard").splitlines()
 
 
-def environment(**more: str) -> dict[str, str]:
-    found = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **more}
-    return found | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{found['PATH']}"}
-
-
-def test_the_lines_for_a_laptop_run_and_the_example_takes_their_address(tmp_path):
+def test_the_lines_for_a_laptop_run_and_the_example_takes_their_address(forks, tmp_path):
     lines = lines_of("A laptop, to try it")
     address = lines[-1].split()[-1]
-    with started(lines, tmp_path, environment()):
+    example = f"python {ROOT}/examples/sweep_on_dask.py --cluster {address} --steps 5"
+    with started([*lines, example], forks, tmp_path):
         assert (tmp_path / "runs/min-vidal-2024/figure-2/smoke/report.html").is_file()
-        example = f"python {ROOT}/examples/sweep_on_dask.py --cluster {address} --steps 5"
-        with started([example], tmp_path, environment()):
-            assert (tmp_path / "runs/sweeps/width/table.csv").is_file()
+        assert (tmp_path / "runs/sweeps/width/table.csv").is_file()
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="makes the key")
-def test_the_lines_for_tls_run_with_the_settings_beside_them(tmp_path):
+def test_the_lines_for_tls_run_with_the_settings_beside_them(forks, tmp_path):
     (tmp_path / "dask").mkdir()
     (settings,) = blocks("TLS", "yaml")
     (tmp_path / "dask/tls.yaml").write_text(settings.replace("/home/me", str(tmp_path)))
     lines = [line.replace("rsa:4096", "rsa:2048") for line in lines_of("TLS")]
     lines[1] = lines[1].replace("--protocol", "--host 127.0.0.1 --protocol")
-    with started(lines, tmp_path, environment(DASK_CONFIG=str(tmp_path / "dask"))):
+    with started(lines, forks, tmp_path, DASK_CONFIG=str(tmp_path / "dask")) as running:
         assert (tmp_path / "runs/min-vidal-2024/figure-2/smoke/report.html").is_file()
-    log = (tmp_path / "log-1").read_text()
+    log = running[0].written()[1]
     assert "tls://127.0.0.1" in log
     assert "tcp://" not in log
 

@@ -2,7 +2,6 @@
 
 import re
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from matplotlib.image import imread
 from threadpoolctl import threadpool_limits
 
 import extremal as ex
+from tests.helpers_fork import run_script
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -25,7 +25,7 @@ def ran(name, monkeypatch, capsys, *asked):
 
 def test_robust_head(tmp_path, monkeypatch, capsys):
     picture = tmp_path / "picture.png"
-    asked = ["--picture", str(picture), "--points", "25", "--epochs", "15"]
+    asked = ["--picture", str(picture), "--points", "15", "--epochs", "8"]
     monkeypatch.setattr(sys, "argv", ["robust_head.py", *asked])
     with threadpool_limits(1):  # MLPClassifier's many small products are slower with more
         runpy.run_path(str(EXAMPLES / "robust_head.py"))
@@ -77,10 +77,12 @@ def test_own_experiment_computes_nothing_twice(tmp_path, monkeypatch, capsys):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("trials/*/*")} == stored
 
 
-def test_sweep_on_dask(tmp_path):
+def test_sweep_on_dask(forks, tmp_path):
     """On workers that it starts; tests/project/test_cluster_page.py gives it an address."""
-    script = [sys.executable, EXAMPLES / "sweep_on_dask.py", "--out", tmp_path, "--steps", "5"]
-    printed = subprocess.run(script, check=True, capture_output=True, text=True).stdout
+    words = [str(EXAMPLES / "sweep_on_dask.py"), "--out", str(tmp_path), "--steps", "5"]
+    process = forks.start(f"{run_script.__module__}:run_script", *words)
+    printed, complaints = process.communicate()
+    assert process.returncode == 0, complaints
     assert "12 of 12 trials done, 0 failed" in printed
     assert len(re.findall(r"^p = .*: radius 0[.]\d+$", printed, re.M)) == 12
     assert {"report.html", "table.csv"} <= {path.name for path in tmp_path.glob("sweeps/width/*")}

@@ -2,12 +2,15 @@
 
 import ast
 import importlib
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
 import extremal
+from extremal.experiments import registry
 
 ROOT = Path(extremal.__file__).parent
 SHARED = {"_check", "_files", "_progress", "_tensors", "_version"}
@@ -161,3 +164,25 @@ def test_the_check_of_deep_imports_would_notice(tmp_path, monkeypatch):
     )
     dataset = "extremal.data.dataset"
     assert deep_imports(file) == [f"{dataset}.Dataset", dataset, dataset]
+
+
+LATE = """
+import sys
+
+def loaded(*names):
+    return [name for name in names if any(f"{key}.".startswith(f"{name}.") for key in sys.modules)]
+
+from extremal.experiments import names
+print(len(names()), loaded("extremal.experiments.papers"))
+import extremal.cli.experiment_commands, extremal.report
+print(loaded("dask", "distributed", "pyarrow"))
+import extremal.cli.main, extremal.sklearn, extremal.cli.tool_commands
+extremal.report, extremal.experiments
+print(loaded("dash", "flask", "werkzeug"))
+"""
+
+
+def test_records_and_extras_are_imported_when_they_are_needed():
+    """Names need no record, commands no Dask and no Arrow, and only the explorer needs Dash."""
+    ran = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [f"{len(registry.RECORDS)} []", "[]", "[]"]

@@ -235,6 +235,24 @@ def test_toml_and_yaml_parse_and_sweeps_are_sweeps(page, tmp_path, monkeypatch):
         assert ex.experiments.read_sweep(path).trials("paper")
 
 
+def test_the_sweep_of_the_docs_plots_numbers_that_trials_have(tmp_path):
+    text = files_of(ROOT / "docs" / "own-sweep.md")["spread.toml"]
+    small = {
+        r"quick": "smoke",
+        r"seeds = \d+": "seeds = 1",
+        r"dim = \d+": "dim = 20",
+        r"spread = \{.*\}": "spread = [0.1, 0.3]",
+    }
+    for old, new in small.items():
+        text, changes = re.subn(old, new, text)
+        assert changes == 1
+    (tmp_path / "spread.toml").write_text(text)
+    sweep = ex.experiments.read_sweep(tmp_path / "spread.toml")
+    summary, rows = ex.experiments.run_sweep(sweep, out=tmp_path / "runs")
+    assert len(rows) == 6
+    assert [len(panel["series"]) for panel in summary["panels"]] == [3]
+
+
 @pytest.mark.parametrize(("page", "command", "arguments"), DASK)
 def test_commands_of_dask_parse(page, command, arguments):
     params = _DASK_COMMANDS[command].make_context(command, list(arguments)).params

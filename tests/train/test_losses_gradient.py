@@ -32,6 +32,16 @@ def test_gradient_is_autograd_s(p, name, outputs, frozen):
             torch.testing.assert_close(slope, wanted[part], rtol=0.0, atol=1e-12)
 
 
+def test_a_name_or_a_function_is_the_mean_loss():
+    net, data = problem(2.0)
+    value, gradient = loss_and_gradient(net, data.x, data.y, Loss("exp"))
+    for loss in ("exp", lambda out, y: torch.exp(-y * out)):
+        same, slopes = loss_and_gradient(net, data.x, data.y, loss)
+        assert float(same) == pytest.approx(float(value), rel=1e-14)
+        for part, slope in slopes.items():
+            torch.testing.assert_close(slope, gradient[part])
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_total_loss_of_batches_is_that_of_the_whole(reduction, monkeypatch):
     net, data = problem(2.0)

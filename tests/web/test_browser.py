@@ -55,7 +55,8 @@ def text(driver, ident: str) -> str:
 
 
 def until(driver, condition):
-    return WebDriverWait(driver, WAIT, ignored_exceptions=[Exception]).until(lambda _: condition())
+    waiting = WebDriverWait(driver, WAIT, poll_frequency=0.05, ignored_exceptions=[Exception])
+    return waiting.until(lambda _: condition())
 
 
 def ready(driver, words: str) -> None:
@@ -87,13 +88,17 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     until(page, lambda: page.execute_script(CAMERA) == pytest.approx(turned))
     assert page.current_url.endswith("/?p=3")
 
-    at_the_end = page.execute_script(TIPS)
-    page.find_element(By.ID, "moment").send_keys(Keys.HOME)
+    at_the_end, clock = page.execute_script(TIPS), text(page, "clock")
+    assert "fitting" in clock
+    moment = page.find_element(By.ID, "moment")
+    moment.send_keys(Keys.HOME)
     until(page, lambda: text(page, "clock").startswith("t = 0.2:"))
     assert text(page, "clock").endswith("alignment")
     assert page.execute_script(TIPS) != at_the_end
+    moment.send_keys(Keys.END + Keys.ARROW_LEFT * 12)  # A few frames: the whole film takes seconds.
+    until(page, lambda: text(page, "clock") != clock and "0.2:" not in text(page, "clock"))
     page.find_element(By.ID, "play").click()
-    until(page, lambda: text(page, "play") == "Play" and "fitting" in text(page, "clock"))
+    until(page, lambda: text(page, "play") == "Play" and text(page, "clock") == clock)
     assert page.execute_script(TIPS) == pytest.approx(at_the_end, abs=2e-3)
 
     plane = page.find_element(By.CSS_SELECTOR, "#plane-0 .nsewdrag")
@@ -108,11 +113,53 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     assert "across=" in page.current_url
 
 
-def test_one_click_compares_and_the_copied_lines_compute_the_same(page, address):
+def controls_have_labels(page) -> None:
+    unlabelled = """
+      return Array.from(document.querySelectorAll("input")).filter((field) =>
+        !field.labels.length && !field.getAttribute("aria-label")).map((field) => field.id);
+    """
+    assert page.execute_script(unlabelled) == []
+    nameless = """
+      return Array.from(document.querySelectorAll("button")).filter((one) =>
+        !one.textContent.trim() && !one.getAttribute("aria-label")).length;
+    """
+    assert page.execute_script(nameless) == 0
+    assert page.title == "Playground · extremal explorer"
+    here = page.find_element(By.CSS_SELECTOR, "nav a[aria-current='page']")
+    assert here.text == "Playground"
+    named = page.find_elements(By.CSS_SELECTOR, ".graph[role='img'][aria-label]")
+    assert len(named) == len(page.find_elements(By.CSS_SELECTOR, ".graph")) == 6
+
+
+def theme_can_be_switched(page) -> None:
+    shade = "return getComputedStyle(document.body).backgroundColor"
+    first = page.execute_script(shade)
+    moment = page.find_element(By.ID, "moment")
+    moment.send_keys(Keys.HOME)
+    until(page, lambda: text(page, "clock").startswith("t = 0.2:"))
+    assert moment.get_attribute("aria-valuetext") == text(page, "clock")
+    at_first = page.execute_script(TIPS)
+    page.find_element(By.ID, "switch").click()
+    until(page, lambda: page.execute_script(shade) != first)
+    ink = "return document.querySelector('#curve .js-plotly-plot').layout.font.color"
+    until(page, lambda: page.execute_script(ink) == "#e8eaed")
+    scene = ink.replace("#curve", "#space-0")
+    until(page, lambda: page.execute_script(scene) == "#e8eaed")
+    assert text(page, "clock").startswith("t = 0.2:")  # where it was
+    until(page, lambda: page.execute_script(TIPS) == pytest.approx(at_first, abs=2e-3))
+    page.find_element(By.ID, "switch").click()
+    until(page, lambda: page.execute_script(shade) == first)
+
+
+def test_labels_theme_and_one_click_that_compares_and_copies_lines_that_compute_the_same(
+    page, address
+):
     allowed = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"], "origin": address}
     page.get(address)
     page.execute_cdp_cmd("Browser.grantPermissions", allowed)
     ready(page, "p = 1")
+    controls_have_labels(page)
+    theme_can_be_switched(page)
     page.find_element(By.ID, "compare").click()
     ready(page, "p = 3")
     until(page, lambda: text(page, "broken").count("half of the test points break") == 2)
@@ -147,9 +194,7 @@ def typed(driver, ident: str, words: str) -> None:
     driver.find_element(By.ID, ident).send_keys(Keys.CONTROL + "a" + Keys.NULL + words)
 
 
-def test_a_number_beyond_its_bounds_is_said_and_stays_out_of_the_link(page, address):
-    page.get(f"{address}/?width=8&seed=7&second=4")
-    ready(page, "p = 1")
+def a_number_beyond_its_bounds_is_said_and_stays_out_of_the_link(page) -> None:
     link = page.current_url
     for words in ("99999", "1.5"):
         typed(page, "c-seed", words)
@@ -165,7 +210,7 @@ def test_a_number_beyond_its_bounds_is_said_and_stays_out_of_the_link(page, addr
     until(page, lambda: "seed=8" in page.current_url)
 
 
-def test_the_centres_of_the_plane_are_among_those_that_there_are(page, address):
+def test_centres_of_the_plane_are_those_that_there_are_and_numbers_have_bounds(page, address):
     def centres():
         fields = [page.find_element(By.ID, f"c-{name}") for name in ("first", "second")]
         return [tuple(map(field.get_attribute, ("value", "max"))) for field in fields]
@@ -182,6 +227,7 @@ def test_the_centres_of_the_plane_are_among_those_that_there_are(page, address):
     until(page, lambda: centres() == [("1", "4"), ("4", "4")])
     until(page, lambda: "along μ₄" in text(page, "plane-0"))
     assert text(page, "message-plane") == ""
+    a_number_beyond_its_bounds_is_said_and_stays_out_of_the_link(page)
 
 
 def test_an_image_that_is_not_there_is_said(page, address):
@@ -215,40 +261,3 @@ def test_open_a_run(page, address):
         assert "1/sqrt(K), Theorem 1" in page.execute_script(told)
     finally:
         page.switch_to.default_content()
-
-
-def test_controls_have_labels_and_the_theme_can_be_switched(page, address):
-    page.get(address)
-    ready(page, "p = 1")
-    unlabelled = """
-      return Array.from(document.querySelectorAll("input")).filter((field) =>
-        !field.labels.length && !field.getAttribute("aria-label")).map((field) => field.id);
-    """
-    assert page.execute_script(unlabelled) == []
-    nameless = """
-      return Array.from(document.querySelectorAll("button")).filter((one) =>
-        !one.textContent.trim() && !one.getAttribute("aria-label")).length;
-    """
-    assert page.execute_script(nameless) == 0
-    shade = "return getComputedStyle(document.body).backgroundColor"
-    first = page.execute_script(shade)
-    assert page.title == "Playground · extremal explorer"
-    here = page.find_element(By.CSS_SELECTOR, "nav a[aria-current='page']")
-    assert here.text == "Playground"
-    named = page.find_elements(By.CSS_SELECTOR, ".graph[role='img'][aria-label]")
-    assert len(named) == len(page.find_elements(By.CSS_SELECTOR, ".graph")) == 6
-    moment = page.find_element(By.ID, "moment")
-    moment.send_keys(Keys.HOME)
-    until(page, lambda: text(page, "clock").startswith("t = 0.2:"))
-    assert moment.get_attribute("aria-valuetext") == text(page, "clock")
-    at_first = page.execute_script(TIPS)
-    page.find_element(By.ID, "switch").click()
-    until(page, lambda: page.execute_script(shade) != first)
-    ink = "return document.querySelector('#curve .js-plotly-plot').layout.font.color"
-    until(page, lambda: page.execute_script(ink) == "#e8eaed")
-    scene = ink.replace("#curve", "#space-0")
-    until(page, lambda: page.execute_script(scene) == "#e8eaed")
-    assert text(page, "clock").startswith("t = 0.2:")  # where it was
-    until(page, lambda: page.execute_script(TIPS) == pytest.approx(at_first, abs=2e-3))
-    page.find_element(By.ID, "switch").click()
-    until(page, lambda: page.execute_script(shade) == first)

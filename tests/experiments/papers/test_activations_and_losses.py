@@ -28,7 +28,7 @@ def seen(**changes):
 
 
 def test_the_structured_attack_and_the_certificate_are_of_prelu_and_relu_alone():
-    for own in (seen(), seen(activation="relu")):
+    for own in (seen(attacked_points=5, steps=60, activation=name) for name in ("prelu", "relu")):
         assert own["structured"] == 1.0
         assert own["certified_half_radius"] > 0.0
     other = seen(activation="shifted relu")
@@ -64,9 +64,9 @@ def test_formulas():
 
 
 @pytest.mark.parametrize("name", [*SHALLOW_ACTIVATIONS, *ACTIVATIONS])
-def test_every_activation_is_trained(name):
-    numbers = seen(activation=name, attacked_points=2, radii=[0.5], steps=200)
-    start = seen(activation=name, attacked_points=2, radii=[0.5], steps=1)
+def test_every_activation_is_trained(name, monkeypatch):
+    monkeypatch.setattr(study, "_robustness", lambda *_: {})
+    numbers, start = (seen(activation=name, steps=steps) for steps in (200, 1))
     assert numbers["loss"] < start["loss"]
 
 

@@ -14,8 +14,12 @@ def seen(**changes):
     return algorithm(BASE | changes, torch.Generator().manual_seed(3)).numbers
 
 
-def test_small_steps_end_where_the_flow_ends():
-    flow = seen(algorithm="flow")
+@pytest.fixture(scope="module")
+def flow():
+    return seen(algorithm="flow")
+
+
+def test_small_steps_end_where_the_flow_ends(flow):
     small = seen(algorithm="gd", lr=0.02)
     coarse = seen(algorithm="gd", lr=0.4)
     assert small["loss"] == pytest.approx(flow["loss"], rel=0.02)
@@ -24,8 +28,7 @@ def test_small_steps_end_where_the_flow_ends():
     assert small["half_radius"] == pytest.approx(flow["half_radius"], rel=0.02)
 
 
-def test_momentum_lags_behind_the_flow_by_less_the_smaller_its_steps():
-    flow = seen(algorithm="flow")
+def test_momentum_lags_behind_the_flow_by_less_the_smaller_its_steps(flow):
     large, small = (seen(algorithm="gd", lr=lr, momentum=0.9) for lr in (0.02, 0.002))
     assert large["time"] == pytest.approx(small["time"]) == pytest.approx(BASE["flow_time"])
     assert flow["loss"] < small["loss"] < 0.5 * (flow["loss"] + large["loss"])

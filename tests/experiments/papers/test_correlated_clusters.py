@@ -44,7 +44,7 @@ def test_a_ratio_below_one_is_refused(kind):
 
 
 def test_numbers_of_a_trial_belong_together():
-    trial = get("open-questions/correlation").trials("smoke")[1]
+    trial = get("open-questions/correlation").trials("smoke")[0]
     numbers = clusters(trial.params, torch.Generator().manual_seed(0)).numbers
     assert numbers["half_radius_share"] == pytest.approx(
         numbers["half_radius"] / numbers["separation"]
@@ -67,6 +67,7 @@ def test_centring_takes_the_common_vector_away():
     trial = get("open-questions/correlation").trials("quick")[0]
     given = dict(trial.params) | {"kind": "cosine", "level": 0.6, "p": 3.0, "dim": 20}
     given |= {"positive": 2, "negative": 2, "width": 40, "train_points": 200, "flow_time": 200.0}
+    given |= {"test_points": 40, "certified_points": 2}
     as_is, centred = (
         clusters(given | {"centred": flag}, torch.Generator().manual_seed(0)).numbers
         for flag in (False, True)

@@ -1,23 +1,24 @@
-"""A process that runs trials of the toy study, to be killed by the tests.
+"""Processes that run trials of the toy study, to be killed by the tests.
 
-Arguments: a folder for the store, the log and the gate, and the numbers of jobs and of trials.
-A trial waits until the gate holds a file of its number.
+Their arguments begin with a folder for the store, the log and the gate. A trial waits until the
+gate holds a file of its number.
 """
 
 from __future__ import annotations
 
-import subprocess
+import os
+import signal
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from extremal.experiments import Experiment, Line, Setting, Store, run
+from extremal.experiments.running import dask_cluster
 from tests.experiments import helpers_toy as toy
 
 
 def experiment(place: Path, count: int) -> Experiment:
-    """The record that the process runs."""
+    """The record that the processes run."""
     settings = {
         "level": Setting(list(range(count)), "S"),
         "log": Setting(str(place / "log"), "O"),
@@ -27,17 +28,33 @@ def experiment(place: Path, count: int) -> Experiment:
     return Experiment("toy", "Toy", "nowhere", toy.STUDY, settings, ("level",), (panel,))
 
 
-def start(place: Path, jobs: int, count: int) -> subprocess.Popen[str]:
-    """Start this module as a process group of its own, with the import path of this process."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
-    command = [sys.executable, "-c", code, str(place), str(jobs), str(count)]
-    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
-
-
-def main() -> None:
-    """Run, as the arguments say."""
+def run_here() -> None:
+    """Run on this machine; the arguments are the numbers of jobs and of trials."""
     place, jobs, count = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     run(experiment(place, count).trials("paper"), Store(place / "runs"), jobs=jobs)
+
+
+def run_on_cluster() -> None:
+    """Run on a cluster; the arguments are its address, the number of trials, the store's name."""
+    place, address, count, runs = Path(sys.argv[1]), *sys.argv[2:]
+    run(experiment(place, int(count)).trials("paper"), Store(place / runs), cluster=address)
+
+
+def run_until_the_scheduler_dies() -> None:
+    """Run three trials on a cluster, and kill the scheduler, of this number, after the first."""
+    place, address, scheduler = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    dask_cluster.CONNECT_SECONDS, dask_cluster.RECONNECT_SECONDS = 2.0, 0.5
+
+    def progress(done: int, failed: int, total: int) -> None:
+        if done == 1:
+            os.kill(scheduler, signal.SIGKILL)
+
+    trials = experiment(place, 3).trials("paper")
+    try:
+        run(trials, Store(place / "runs"), cluster=address, progress=progress, notice=print)
+    except ValueError as error:
+        print(type(error).__name__, error)
+    time.sleep(2.0)  # By then Dask has given up as well, which it is to keep to itself.
 
 
 def open_gate(place: Path, count: int) -> None:
@@ -45,32 +62,3 @@ def open_gate(place: Path, count: int) -> None:
     (place / "gate").mkdir(exist_ok=True)
     for level in range(count):
         (place / "gate" / str(level)).touch()
-
-
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
-    """Wait until a condition holds; the limit is only there to fail rather than hang."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be reaped does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def group(leader: int) -> list[int]:
-    """The processes of a group that are alive."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rsplit(")", 1)[1].split()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        if int(fields[2]) == leader and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found

@@ -8,24 +8,55 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
 
-from tests.experiments.running.helpers_client import until
+import dask
+from distributed.cli import dask_scheduler, dask_worker
+
+from tests.helpers_fork import ForkedProcess, ForkServer, until
+
+ALLOWED_FAILURES = 1
+SEARCH = os.pathsep.join(sys.path)
+
+
+def scheduler() -> None:
+    """`dask scheduler`, which gives a trial up sooner than by itself."""
+    dask.config.set({"distributed.scheduler.allowed-failures": ALLOWED_FAILURES})
+    dask_scheduler.main()
+
+
+def worker() -> None:
+    """`dask worker`."""
+    dask_worker.main()
+
+
+def nannies() -> None:
+    """`dask worker` whose processes begin with what trials need, as often as they are started."""
+    settings = {
+        "distributed.worker.multiprocessing-method": "forkserver",
+        # Twenty times as often as Dask looks by itself, for a trial that takes memory quickly.
+        "distributed.worker.memory.monitor-interval": "10ms",
+    }
+    dask.config.set(settings)
+    forkserver.set_forkserver_preload(["distributed", "tests.experiments.helpers_toy"])
+    forkserver.ensure_running()
+    dask_worker.main()
 
 
 class Cluster:
-    """A scheduler, and workers that come and go, each with the nanny that starts it again."""
+    """A scheduler, and workers that come and go."""
 
-    def __init__(self, place: Path, allowed_failures: int = 1, path: str | None = None) -> None:
-        self.place, self.file, self.log = place, place / "scheduler.json", place / "dask.log"
-        self.allowed_failures = allowed_failures
-        self.processes: list[subprocess.Popen[bytes]] = []
-        self.scheduler = self.start_scheduler(0, path)
+    def __init__(self, place: Path, forks: ForkServer) -> None:
+        self.place, self.file, self._forks = place, place / "scheduler.json", forks
+        self._processes: list[ForkedProcess] = []
+        self._others: list[subprocess.Popen[bytes]] = []
+        self.scheduler = self.start_scheduler(0)
 
-    def start_scheduler(self, port: int, path: str | None = None) -> subprocess.Popen[bytes]:
+    def start_scheduler(self, port: int) -> ForkedProcess:
+        """A scheduler that writes its address to the file; any port if that is 0."""
         self.file.unlink(missing_ok=True)
-        place = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
-        return self._start("dask_scheduler", *place, "--scheduler-file", str(self.file), path=path)
+        return self._start("scheduler", *scheduler_options(port, self.file))
 
     @property
     def address(self) -> str:
@@ -33,39 +64,60 @@ class Cluster:
         found: str = json.loads(self.file.read_text())["address"]
         return found
 
-    def start_worker(self, *options: str, path: str | None = None) -> subprocess.Popen[bytes]:
-        """A worker of one thread, or of what `options` say."""
+    def start_worker(self) -> None:
+        """A worker of one thread, which nobody starts again."""
+        self._start("worker", *self._worker_options())
+
+    def start_nannies(self, count: int, memory: str) -> None:
+        """Workers of one thread, each with the nanny that starts it again; wait for them."""
+        options = [*self._worker_options()[:-1], "--nworkers", str(count), "--memory-limit", memory]
+        process = self._start("nannies", *options)
+        until(lambda: process.written()[1].count("Registered to") >= count)
+
+    def start_other_worker(self, path: Path) -> Path:
+        """A worker of a new process that finds packages in `path` first; where its log is."""
+        log = self.place / "worker.log"
+        self._others.append(start_other("dask_worker", path, log, *self._worker_options()))
+        return log
+
+    def _worker_options(self) -> list[str]:
         fixed = ["--no-dashboard", "--host", "127.0.0.1", "--nthreads", "1"]
-        spill = ["--local-directory", str(self.place)]
-        return self._start("dask_worker", self.address, *fixed, *spill, *options, path=path)
+        return [self.address, *fixed, "--local-directory", str(self.place), "--no-nanny"]
 
-    def wait_for_workers(self, count: int) -> None:
-        until(lambda: self.log.read_bytes().count(b"Registered to") >= count)
-
-    def _start(
-        self, module: str, *options: str, path: str | None = None
-    ) -> subprocess.Popen[bytes]:
-        search = os.pathsep.join(sys.path) if path is None else path
-        settings = {
-            "PYTHONPATH": search,
-            "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(self.allowed_failures),
-            # Twenty times as often as Dask looks by itself, for a trial that takes memory quickly.
-            "DASK_DISTRIBUTED__WORKER__MEMORY__MONITOR_INTERVAL": "10ms",
-        }
-        with open(self.log, "ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", f"distributed.cli.{module}", *options],
-                cwd=self.place,
-                env={**os.environ, **settings},
-                start_new_session=True,
-                stdout=log,
-                stderr=log,
-            )
-        self.processes.append(process)
-        return process
+    def _start(self, name: str, *options: str) -> ForkedProcess:
+        target, search = f"{__name__}:{name}", {"PYTHONPATH": SEARCH}
+        self._processes.append(
+            self._forks.start(target, *options, cwd=self.place, environment=search)
+        )
+        return self._processes[-1]
 
     def stop(self) -> None:
-        for process in reversed(self.processes):
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        for process in reversed(self._processes):
+            process.kill()
+        for other in self._others:
+            stop_other(other)
+
+
+def scheduler_options(port: int, file: Path) -> list[str]:
+    """On loopback, with its address in a file."""
+    place = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
+    return [*place, "--scheduler-file", str(file)]
+
+
+def start_other(module: str, path: Path, log: Path, *options: str) -> subprocess.Popen[bytes]:
+    """A scheduler or worker that imports what it has by itself, from `path` before all else."""
+    with open(log, "wb") as file:
+        return subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.{module}", *options],
+            cwd=log.parent,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(path), SEARCH])},
+            start_new_session=True,
+            stdout=file,
+            stderr=file,
+        )
+
+
+def stop_other(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,35 +20,56 @@ from extremal.experiments import ClusterError, Store, Trial, run
 from tests.experiments import helpers_toy as toy
 from tests.experiments.helpers_toy import noted
 from tests.experiments.running import helpers_client as client
-from tests.experiments.running.helpers_client import group, open_gate, until
+from tests.experiments.running.helpers_client import open_gate
+from tests.helpers_fork import ForkedProcess, ForkServer, group, until
 
 distributed = pytest.importorskip("distributed")
-from tests.experiments.running.helpers_cluster import Cluster  # noqa: E402 - only where Dask is
+from tests.experiments.running.helpers_cluster import (  # noqa: E402 - only where Dask is
+    ALLOWED_FAILURES,
+    Cluster,
+    scheduler_options,
+    start_other,
+    stop_other,
+)
 
 COUNT = 30
+Start = Callable[..., ForkedProcess]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """A scheduler and two workers of one thread each, with a memory of 2 GiB each."""
-    made = Cluster(tmp_path_factory.mktemp("cluster"))
+def cluster(tmp_path_factory: pytest.TempPathFactory, forks: ForkServer) -> Iterator[Cluster]:
+    """A scheduler and two workers of one thread each, with a memory of 1 GiB each."""
+    made = Cluster(tmp_path_factory.mktemp("cluster"), forks)
     try:
-        for _ in range(2):
-            made.start_worker("--memory-limit", "2GiB")
-        made.wait_for_workers(2)
+        made.start_nannies(2, "1GiB")
         yield made
     finally:
         made.stop()
 
 
 @pytest.fixture
-def own(tmp_path: Path) -> Iterator[Cluster]:
+def own(tmp_path: Path, forks: ForkServer) -> Iterator[Cluster]:
     """A scheduler without workers, for a test that does to it what it likes."""
-    made = Cluster(tmp_path)
+    made = Cluster(tmp_path, forks)
     try:
         yield made
     finally:
         made.stop()
+
+
+@pytest.fixture
+def start(forks: ForkServer) -> Iterator[Start]:
+    """Start `run --cluster` in a process of its own, which ends with the test."""
+    processes: list[ForkedProcess] = []
+
+    def begin(place: Path, address: str, count: int = COUNT, runs: str = "runs") -> ForkedProcess:
+        words = (str(place), address, str(count), runs)
+        processes.append(forks.start(f"{client.__name__}:run_on_cluster", *words))
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
 
 
 def _bytes(store: Store, trial: Trial) -> list[bytes]:
@@ -70,23 +92,7 @@ def _starts(log: Path) -> Counter[float]:
     return Counter(level for level, _ in noted(log, "start"))
 
 
-def _start_client(
-    place: Path, address: str, count: int = COUNT, runs: str = "runs"
-) -> subprocess.Popen[str]:
-    """`run --cluster` in a process of its own."""
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import main; main()"
-    command = [sys.executable, "-c", code, str(place), address, str(count), runs]
-    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
-
-
-def main() -> None:
-    """What the process does that is killed."""
-    place, address, count, runs = Path(sys.argv[1]), *sys.argv[2:]
-    trials = client.experiment(place, int(count)).trials("paper")
-    run(trials, Store(place / runs), cluster=address)
-
-
-def _until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> None:
+def _until(process: ForkedProcess, condition: Callable[[], bool]) -> None:
     """Wait for what the process is to do, as long as it lives."""
 
     def over() -> bool:
@@ -97,7 +103,7 @@ def _until(process: subprocess.Popen[str], condition: Callable[[], bool]) -> Non
 
 
 def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, start: Start, tmp_path: Path
 ) -> None:
     store, log = Store(tmp_path / "runs"), tmp_path / "log"
     trials = client.experiment(tmp_path, COUNT).trials("paper")
@@ -106,7 +112,7 @@ def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
         return sum(map(store.has, trials))
 
     open_gate(tmp_path, 10)
-    process = _start_client(tmp_path, cluster.address)
+    process = start(tmp_path, cluster.address)
     _until(process, lambda: finished() == 10)
     _until(process, lambda: len(noted(log, "start")) == 12)  # Both workers wait at the gate.
     os.kill(noted(log, "start")[-1][1], signal.SIGKILL)
@@ -137,12 +143,12 @@ def test_killed_workers_and_a_killed_client_lose_nothing_and_do_nothing_twice(
 def test_what_goes_wrong_in_a_trial_is_its_own_matter(cluster: Cluster, tmp_path: Path) -> None:
     """One that dies, one too large for any worker and one that raises, beside long ones."""
     store, log, told = Store(tmp_path / "runs"), tmp_path / "log", list[str]()
-    # It dies after a second, by when its worker's last result has been sent and released: one that
+    # It dies after a while, by when its worker's last result has been sent and released: one that
     # dies within milliseconds of it may make Dask compute that one again.
-    deadly = toy.trial(0, mode="kill", sleep=1.0, log=str(log))
-    huge = toy.trial(1, mode="memory", gib=3.0, log=str(log))
+    deadly = toy.trial(0, mode="kill", sleep=0.75, log=str(log))
+    huge = toy.trial(1, mode="memory", gib=2.0, log=str(log))
     bad = toy.trial(2, mode="raise", log=str(log))
-    others = [toy.trial(level, sleep=1.0, log=str(log)) for level in range(3, 9)]
+    others = [toy.trial(level, sleep=0.3, log=str(log)) for level in range(3, 9)]
     seen, begun = list[tuple[int, int, int]](), dict[float, int]()
 
     def progress(*counts: int) -> None:
@@ -163,16 +169,16 @@ def test_what_goes_wrong_in_a_trial_is_its_own_matter(cluster: Cluster, tmp_path
     # None whose result was here has run again.
     assert begun == {level: _starts(log)[level] for level in range(3, 9)}
     # As often as Dask tries, less the deaths that it met while it waited, and once more, alone.
-    assert 2 <= _starts(log)[0] <= cluster.allowed_failures + 2
+    assert 2 <= _starts(log)[0] <= ALLOWED_FAILURES + 2
     assert told[0].startswith(f"cluster {cluster.address}: 2 workers; http")
 
 
 def test_two_clients_of_one_scheduler_compute_what_both_want_once(
-    cluster: Cluster, tmp_path: Path
+    cluster: Cluster, start: Start, tmp_path: Path
 ) -> None:
     log, count = tmp_path / "log", 6
     names = ("one", "two")
-    clients = [_start_client(tmp_path, cluster.address, count, name) for name in names]
+    clients = [start(tmp_path, cluster.address, count, name) for name in names]
     for process in clients:  # Both have asked for all of it, since none can pass the gate.
         _until(process, lambda: len(noted(log, "start")) == 2)
     with distributed.Client(cluster.address, set_as_default=False) as watching:
@@ -187,7 +193,7 @@ def test_two_clients_of_one_scheduler_compute_what_both_want_once(
         until(lambda: wanted() == 2)
     open_gate(tmp_path, count)
     for process in clients:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate()
         assert (process.returncode, errors) == (0, "")
     assert _starts(log) == Counter(range(count))
     for name in names:
@@ -265,15 +271,15 @@ def test_data_that_cannot_be_had_end_the_run(cluster: Cluster, tmp_path: Path) -
 
 @pytest.mark.parametrize("whom", ["the client", "its group"])
 def test_an_interrupt_is_quiet_and_keeps_what_is_finished(
-    cluster: Cluster, tmp_path: Path, whom: str
+    cluster: Cluster, start: Start, tmp_path: Path, whom: str
 ) -> None:
     store, log = Store(tmp_path / "runs"), tmp_path / "log"
     trials = client.experiment(tmp_path, COUNT).trials("paper")
     open_gate(tmp_path, 3)
-    process = _start_client(tmp_path, cluster.address)
+    process = start(tmp_path, cluster.address)
     _until(process, lambda: sum(map(store.has, trials)) == 3 and len(noted(log, "start")) == 5)
     (os.kill if whom == "the client" else os.killpg)(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate()
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
     assert group(process.pid) == []
@@ -299,8 +305,7 @@ def test_a_scheduler_that_restarts_is_waited_for(own: Cluster, tmp_path: Path) -
     def progress(done: int, failed: int, total: int) -> None:
         if done == 2 and own.scheduler.poll() is None:
             until(lambda: len(noted(log, "start")) == 3)
-            os.killpg(own.scheduler.pid, signal.SIGKILL)
-            own.scheduler.wait()
+            own.scheduler.kill()
 
     store = Store(tmp_path / "runs")
     report = run(trials, store, cluster=own.address, progress=progress, notice=restart)
@@ -310,40 +315,17 @@ def test_a_scheduler_that_restarts_is_waited_for(own: Cluster, tmp_path: Path) -
     assert (starts[0], starts[1]) == (1, 1)
 
 
-GONE = """
-import os, signal, sys, time
-sys.path[:] = {path!r}
-from pathlib import Path
-from extremal.experiments import Store, run
-from extremal.experiments.running import dask_cluster
-from tests.experiments.running import helpers_client as client
-
-dask_cluster.CONNECT_SECONDS = dask_cluster.RECONNECT_SECONDS = 2.0
-place = Path({place!r})
-
-def progress(done, failed, total):
-    if done == 1:
-        os.kill({scheduler}, signal.SIGKILL)
-
-try:
-    trials = client.experiment(place, 3).trials("paper")
-    run(trials, Store(place / "runs"), cluster={address!r}, progress=progress, notice=print)
-except ValueError as error:
-    print(type(error).__name__, error)
-time.sleep(2.5)  # By then Dask has given up as well, which it is to keep to itself.
-"""
-
-
 def test_a_scheduler_that_is_gone_for_good_ends_the_run_in_one_line(
-    own: Cluster, tmp_path: Path
+    own: Cluster, forks: ForkServer, tmp_path: Path
 ) -> None:
     own.start_worker()
     open_gate(tmp_path, 1)
-    place, pid = str(tmp_path), own.scheduler.pid
-    code = GONE.format(path=sys.path, place=place, scheduler=pid, address=own.address)
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stderr == ""
-    first, second, *rest, last = ran.stdout.splitlines()
+    words = (str(tmp_path), own.address, str(own.scheduler.pid))
+    out, errors = forks.start(
+        f"{client.__name__}:run_until_the_scheduler_dies", *words
+    ).communicate()
+    assert errors == ""
+    first, second, *rest, last = out.splitlines()
     assert first.startswith("cluster tcp://")
     assert [second, *rest][-1].startswith("lost the scheduler at tcp://")
     assert last.startswith("ClusterError no Dask scheduler answers at tcp://")
@@ -367,7 +349,7 @@ def test_a_worker_that_comes_late_with_another_source_and_version_ends_the_run(
     def notice(line: str) -> None:
         told.append(line)
         if line == "waiting for workers":
-            own.start_worker(path=os.pathsep.join([str(other), *sys.path]))
+            own.start_other_worker(other)
 
     def start() -> None:
         store = Store(tmp_path / "runs")
@@ -389,44 +371,53 @@ def test_a_scheduler_of_another_version_is_named(tmp_path: Path) -> None:
     info = tmp_path / "other" / "cloudpickle-0.1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cloudpickle\nVersion: 0.1\n")
-    made = Cluster(tmp_path, path=os.pathsep.join([str(info.parent), *sys.path]))
+    file = tmp_path / "scheduler.json"
+    options = scheduler_options(0, file)
+    made = start_other("dask_scheduler", info.parent, tmp_path / "scheduler.log", *options)
     try:
+        until(lambda: file.is_file() and bool(file.read_text()))
+        address = json.loads(file.read_text())["address"]
         rule = r"^the scheduler differs from this client: cloudpickle \S+ here, 0\.1 there; install"
         with pytest.raises(ClusterError, match=rule):
-            run([toy.trial(0)], Store(tmp_path / "runs"), cluster=made.address)
+            run([toy.trial(0)], Store(tmp_path / "runs"), cluster=address)
     finally:
-        made.stop()
+        stop_other(made)
 
 
 def test_a_worker_without_the_package_is_named(own: Cluster, tmp_path: Path) -> None:
     empty = tmp_path / "empty" / "extremal"
     empty.mkdir(parents=True)
     (empty / "__init__.py").write_text("raise ImportError('no such package here')\n")
-    own.start_worker(path=os.pathsep.join([str(empty.parent), *sys.path]))
-    own.wait_for_workers(1)
+    log = own.start_other_worker(empty.parent)
+    until(lambda: b"Registered to" in log.read_bytes())
     rule = r"^worker tcp://\S+ differs from this client: .*extremal source \w+ here, none \("
     with pytest.raises(ClusterError, match=rule) as caught:
         run([toy.trial(0)], Store(tmp_path / "runs"), cluster=own.address)
     assert "\n" not in str(caught.value)
 
 
+def _threads(**options: int) -> Any:
+    """A scheduler and workers that are threads of this process, which begin at once."""
+    fixed = {"processes": False, "protocol": "tcp://", "host": "127.0.0.1"}
+    return distributed.LocalCluster(**fixed, **options, dashboard_address=":0")
+
+
 def test_workers_that_come_when_there_is_work_and_go_when_there_is_none(tmp_path: Path) -> None:
     """What dask-jobqueue's and dask-kubernetes' `adapt` do, without their machines."""
-    options = {"n_workers": 0, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with distributed.LocalCluster(**options, host="127.0.0.1") as adaptive:
+    with _threads(n_workers=0, threads_per_worker=1) as adaptive:
         adaptive.adapt(minimum=0, maximum=2, interval="100ms", wait_count=2)
-        trials = [toy.trial(level, sleep=0.3) for level in range(8)]
+        trials = [toy.trial(level, sleep=0.1) for level in range(8)]
         report = run(trials, Store(tmp_path), cluster=adaptive.scheduler_address)
         assert (report.done, report.failed) == (8, 0)
         until(lambda: not adaptive.scheduler.workers)
 
 
-def test_workers_of_many_threads_compute_one_trial_at_a_time(own: Cluster, tmp_path: Path) -> None:
-    own.start_worker("--nthreads", "4")
-    own.wait_for_workers(1)
+def test_workers_of_many_threads_compute_one_trial_at_a_time(tmp_path: Path) -> None:
     log, told = tmp_path / "log", list[str]()
     trials = [toy.trial(level, sleep=0.1, log=str(log)) for level in range(6)]
-    run(trials, Store(tmp_path / "runs"), cluster=own.address, notice=told.append)
+    with _threads(n_workers=1, threads_per_worker=4) as threads:
+        address = threads.scheduler_address
+        run(trials, Store(tmp_path / "runs"), cluster=address, notice=told.append)
     words = [row.split()[0] for row in log.read_text().splitlines()]
     assert words == ["start", "end"] * 6
     assert "--nthreads 1" in told[-1]

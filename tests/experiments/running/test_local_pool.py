@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,28 +16,26 @@ from extremal.experiments.running.local_pool import _interrupts_later
 from extremal.report import save_figure
 from tests.experiments.helpers_toy import noted
 from tests.experiments.running import helpers_client as client
-from tests.experiments.running.helpers_client import alive, experiment, group, open_gate, until
+from tests.experiments.running.helpers_client import experiment, open_gate
+from tests.helpers_fork import ForkedProcess, ForkServer, alive, group, run_script, until
 
 COUNT = 9
-Start = Callable[[Path, int], subprocess.Popen[str]]
+Start = Callable[[Path, int], ForkedProcess]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(forks: ForkServer) -> Iterator[Start]:
     """Start a client; whatever is left of it and its workers ends with the test."""
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[ForkedProcess] = []
 
-    def begin(place: Path, jobs: int) -> subprocess.Popen[str]:
-        processes.append(client.start(place, jobs, COUNT))
+    def begin(place: Path, jobs: int) -> ForkedProcess:
+        words = (str(place), str(jobs), str(COUNT))
+        processes.append(forks.start(f"{client.__name__}:run_here", *words))
         return processes[-1]
 
     yield begin
     for process in processes:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert process.stderr is not None
-        process.stderr.close()
+        process.kill()
 
 
 def _finished(store: Store, record: Experiment) -> list[int]:
@@ -60,7 +55,6 @@ def _killed(start: Start, place: Path, passing: int, jobs: int) -> None:
     assert len(workers) == jobs
     assert all(alive(worker) for worker in workers)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()  # Not `communicate`: workers that live on would keep the pipe open.
     until(lambda: not any(alive(worker) for worker in workers))
     until(lambda: group(process.pid) == [])
     assert _finished(store, record) == list(range(passing))
@@ -105,7 +99,7 @@ def test_an_interrupt_ends_the_processes_at_once_and_quietly(
     process = start(tmp_path, 2)
     until(lambda: {level for level, _ in noted(tmp_path / "log", "start")} >= _next(2))
     (os.kill if whom == "the client" else os.killpg)(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate()
     assert process.returncode == -signal.SIGINT
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
@@ -119,20 +113,20 @@ sys.path.insert(0, {root!r})
 from extremal.experiments import Store, run
 from tests.experiments import helpers_toy as toy
 print("begun", flush=True)
-run([toy.trial(level) for level in range(3)], Store({store!r}), jobs=2)
+run([toy.trial(0)], Store({store!r}), jobs=2)
 """
 
 
-def test_a_script_without_a_main_guard_is_told_so(tmp_path: Path) -> None:
+def test_a_script_without_a_main_guard_is_told_so(forks: ForkServer, tmp_path: Path) -> None:
     root, store = str(Path(__file__).parents[3]), Store(tmp_path / "runs")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT.format(root=root, store=str(store.root)))
-    command = [sys.executable, str(script)]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    ran = forks.start(f"{run_script.__module__}:run_script", str(script))
+    out, errors = ran.communicate()
     assert ran.returncode == 1
-    assert ran.stdout.splitlines()[0] == "begun"
-    assert ran.stderr.count("Traceback") == 1  # the client's own, and none of its processes'
-    last = ran.stderr.splitlines()[-1]
+    assert out.splitlines()[0] == "begun"
+    assert errors.count("Traceback") == 1  # the client's own, and none of its processes'
+    last = errors.splitlines()[-1]
     assert last.startswith("ValueError: processes for trials die as they start: ")
     assert last.endswith('or a script lacks `if __name__ == "__main__":`, which several jobs need')
     assert list(store.root.rglob("*.json")) == []  # No trial is blamed for it.
@@ -146,7 +140,7 @@ def test_an_interrupt_while_workers_start_is_quiet_too(start: Start, tmp_path: P
     process = start(tmp_path, 2)
     until(lambda: len(group(process.pid)) >= 3)  # The client, a worker and a helper of Python's.
     os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate()
     assert errors.count("Traceback") == 1
     assert errors.rstrip().endswith("KeyboardInterrupt")
     until(lambda: group(process.pid) == [])
@@ -182,7 +176,7 @@ def test_two_clients_can_share_a_store(start: Start, tmp_path: Path) -> None:
     until(lambda: len(noted(tmp_path / "log", "start")) == 2)
     open_gate(tmp_path, COUNT)
     for process in clients:
-        _, errors = process.communicate(timeout=120)
+        _, errors = process.communicate()
         assert (process.returncode, errors) == (0, "")
     assert _finished(store, record) == list(range(COUNT))
     endings = {path.suffix for path in store.root.rglob("*") if path.is_file()}

@@ -12,13 +12,25 @@ import pytest
 
 from extremal.data import DataError
 from extremal.experiments import FileError, Outcome, Store, Trial, run
+from extremal.experiments.running import local_pool
 from tests.experiments import helpers_toy as toy
-from tests.experiments.running.helpers_client import until
+from tests.helpers_fork import until
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Store:
     return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes are forked from one that has imported torch.
+
+    The others here, and those of test_local_pool.py, start as they do for users.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([toy.__name__, local_pool.__name__])
+    monkeypatch.setattr(local_pool, "_SPAWN", context)
 
 
 def _reason(store: Store, trial: Trial) -> str:
@@ -61,6 +73,7 @@ def test_workers_and_this_process_give_the_same_bytes(store: Store, tmp_path: Pa
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.usefixtures("quick_starts")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_failure_is_kept_with_its_reason_and_tried_again(
     store: Store, tmp_path: Path, jobs: int
@@ -87,11 +100,12 @@ def test_a_failure_is_kept_with_its_reason_and_tried_again(
     assert (again.done, again.skipped, again.failed) == (0, 1, 1)
 
 
+@pytest.mark.usefixtures("quick_starts")
 def test_a_trial_that_kills_its_process_fails_alone(store: Store, tmp_path: Path) -> None:
     log = tmp_path / "log"
     deadly = toy.trial(0, mode="kill", log=str(log))
     once = toy.trial(1, mode="kill once", marker=str(tmp_path / "marker"), log=str(log))
-    others = [toy.trial(level, sleep=1.0, log=str(log)) for level in range(2, 4)]
+    others = [toy.trial(level, sleep=0.5, log=str(log)) for level in range(2, 4)]
     report = run([deadly, *others, once], store, jobs=2)
     assert (report.done, report.skipped, report.failed) == (3, 0, 1)
     assert _reason(store, deadly) == "its process died (a crash, or out of memory)"
@@ -111,6 +125,7 @@ def test_progress_counts_what_was_done_before(store: Store) -> None:
     assert seen == [(1, 0, 3), (1, 1, 3), (2, 1, 3)]
 
 
+@pytest.mark.usefixtures("quick_starts")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_store_that_cannot_be_written_ends_the_run(store: Store, jobs: int) -> None:
     trials = [toy.trial(level) for level in range(3)]
@@ -139,6 +154,7 @@ def test_a_disk_too_full_for_the_arrays_is_no_failure_of_the_trial(
     assert store.read(trial) is None
 
 
+@pytest.mark.usefixtures("quick_starts")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_data_that_cannot_be_had_end_the_run_and_are_no_failure(
     store: Store, tmp_path: Path, jobs: int
@@ -171,6 +187,7 @@ def test_data_that_cannot_be_had_end_the_run_and_are_no_failure(
     assert (again.done, again.skipped, again.failed) == (3, 1, 0)
 
 
+@pytest.mark.usefixtures("quick_starts")
 def test_what_is_finished_is_stored_before_an_error_ends_the_run(
     store: Store, tmp_path: Path
 ) -> None:
@@ -211,6 +228,7 @@ def test_an_interrupt_here_passes_and_keeps_what_is_finished(store: Store) -> No
     assert store.read(trials[1]) is None
 
 
+@pytest.mark.usefixtures("quick_starts")
 def test_an_error_of_the_client_ends_its_workers(store: Store) -> None:
     def stop(done: int, failed: int, total: int) -> None:
         if done:
@@ -245,6 +263,7 @@ def test_bad_counts_are_refused(store: Store, jobs: int, threads: int) -> None:
     assert not store.root.exists()
 
 
+@pytest.mark.usefixtures("quick_starts")
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_each_trial_has_one_thread_unless_said(store: Store, jobs: int) -> None:
     trials = [Trial(f"{toy.__name__}:rounding", {}, seed) for seed in range(2)]

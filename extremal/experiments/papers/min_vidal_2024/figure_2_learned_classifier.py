@@ -344,4 +344,5 @@ demo = figure_2.variant(
     },
     panels=figure_2.panels[3:],
     quick={},
+    smoke=figure_2.at("smoke"),  # the same trials
 )

@@ -30,7 +30,7 @@ lemma_1 = Experiment(
         "seeds": Setting(5, "O"),
     },
     quick={"scale": [1e-2, 1e-4, 1e-6], "seeds": 2},
-    smoke={"scale": [1e-2, 1e-4], "moments": 5, "seeds": 1, "tolerance": 1e-6},
+    smoke={"scale": [1e-2, 1e-3], "moments": 5, "seeds": 1, "tolerance": 1e-6},
     version=2,
     axes=("p", "scale"),
     columns=1,
@@ -55,16 +55,12 @@ lemma_1 = Experiment(
             scales=SCALES,
             against="theory",
         ),
-        *claims(
-            "Lemma 1: 4 ε √h M² K p",
-            {},
-            ("error as a share of the final bound", "share_of_bound", 1.0, 0.0),
-            rule="below",
-            scales=SCALES,
-            against="theory",
-        ),
     ),
-    notes="The sum of exponential losses on the exact centres, balanced start with M = 1.",
+    notes=(
+        "The sum of exponential losses on the exact centres, balanced start with M = 1. The "
+        "lemma's final bound is over ten thousand times larger than the error, and tests hold it; "
+        "the row has the proof's first step, which is nearer to it."
+    ),
 )
 
 

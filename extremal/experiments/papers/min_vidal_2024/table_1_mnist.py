@@ -19,6 +19,16 @@ _PUBLISHED_ACCURACIES = {
     "apgd l1 5": (0.500, 0.744, 0.780, 0.807),
     "apgd l1 10": (0.098, 0.294, 0.354, 0.402),
 }
+# Of the five runs behind each accuracy, as printed; .000 is less than .0005.
+_PUBLISHED_DEVIATIONS = {
+    "clean": (0.0005, 0.0005, 0.0005, 0.0005),
+    "apgd linf 0.05": (0.006, 0.002, 0.002, 0.001),
+    "apgd linf 0.1": (0.002, 0.005, 0.004, 0.004),
+    "apgd l2 1": (0.004, 0.006, 0.004, 0.002),
+    "apgd l2 2": (0.001, 0.002, 0.003, 0.003),
+    "apgd l1 5": (0.007, 0.007, 0.004, 0.002),
+    "apgd l1 10": (0.004, 0.002, 0.002, 0.003),
+}
 _POWERS_P = (1.0, 2.0, 3.0, 4.0)
 _ACCURACY_KINDS = {
     "apgd": "APGD-CE",
@@ -34,13 +44,12 @@ _ORDERS_BY_P: tuple[tuple[str, str, Against], ...] = (
 _OFFICIAL_KINDS = ("attacked", "attacked_few", "certified")
 
 
-def _published(name: str, p: float, value: float) -> tuple[Claim, ...]:
-    near = 0.003 if name == "clean" else 0.03 if p == 4 else 0.02
+def _published(name: str, p: float, value: float, deviation: float) -> tuple[Claim, ...]:
+    """An accuracy of the table, agreed with within three of its standard deviations."""
     what = "clean accuracy" if name == "clean" else f"APGD-CE at {name.removeprefix('apgd ')}"
-    row = (f"p = {p:g}: {what}", name, value, near)
-    return claims(
-        "Table 1; the tolerance is ours", {"p": p}, row, scales=("paper",), against="published"
-    )
+    row = (f"p = {p:g}: {what}", name, value, 3.0 * deviation)
+    source = "Table 1; within three of its standard deviations"
+    return claims(source, {"p": p}, row, scales=("paper",), against="published")
 
 
 def panel(norm: str, title: str, ways: tuple[str, ...], prefix: str = "") -> Line:
@@ -107,8 +116,8 @@ table_1 = Experiment(
         "rank_points": 200,
         "radii": {"linf": [0.1], "l2": [0.5], "l1": [1.0]},
         "apgd_steps": 20,
-        "attacked_points": 20,
-        "certified_points": 10,
+        "attacked_points": 8,
+        "certified_points": 3,
         "shown_points": 2,
     },
     axes=("p",),
@@ -124,8 +133,8 @@ table_1 = Experiment(
         *(
             claim
             for name, row in _PUBLISHED_ACCURACIES.items()
-            for p, value in zip(_POWERS_P, row, strict=True)
-            for claim in _published(name, p, value)
+            for p, value, deviation in zip(_POWERS_P, row, _PUBLISHED_DEVIATIONS[name], strict=True)
+            for claim in _published(name, p, value, deviation)
         ),
         *(
             claim

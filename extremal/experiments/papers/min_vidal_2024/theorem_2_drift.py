@@ -66,18 +66,14 @@ theorem_2 = Experiment(
         _panel("Toward a centre, w anywhere", "toward_center", False),
     ),
     claims=(
-        *_share("eq. 7", 1, True, "p = 1, span: least share to average", "least", 1.0),
-        *_share("eq. 7", 3, True, "p = 3, span: most share to average", "most", 0.0),
-        *_share("eq. 7", 4, True, "p = 4, span: most share to average", "most", 0.0),
-        *_share("eq. 8", 3, True, "p = 3, span: least share to centre", "least", 1.0),
-        *_share("eq. 8", 4, False, "p = 4, any w: least share to centre", "least", 1.0),
         *_share(_NOT_OUTSIDE, 3, False, "p = 3, any w: most share to average", "most", 0.0),
         *_share(_NOT_AT_1, 1, True, "p = 1, span: least share to centre", "least", 1.0),
     ),
     notes=(
-        "The last two rows test the theorem as printed where its proof does not reach, and are "
-        "expected to differ: for p >= 3, eq. 7 holds for w in the span of its class's centres, "
-        "which the proof assumes; eq. 8 needs p > 2. At p = 2 nothing in the span moves."
+        "Both rows test the theorem as printed where its proof does not reach, and are expected to "
+        "differ: for p >= 3, eq. 7 holds for w in the span of its class's centres, which the proof "
+        "assumes; eq. 8 needs p > 2. Where the proof reaches, panels show shares of 0 and 1, which "
+        "tests hold. At p = 2 nothing in the span moves."
     ),
 )
 

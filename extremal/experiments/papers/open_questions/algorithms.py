@@ -51,6 +51,8 @@ _LARGE_RUNS: list[dict[str, Any]] = [
 ]
 _QUICK_RUNS = ("flow", "sgd 0.2, 100", "sgd 0.2, 10", "momentum 0.9", "adam 1e-3")
 _THEORY_SOURCE = "theory of the flow; whether it holds for this algorithm is the question"
+# At most a fifth of the flow's own distances, which are about 0.08 at p = 1 and 0.026 at p = 3.
+_DISTANCE_TOLERANCES = {1.0: 0.01, 3.0: 0.005}
 _SAME_SOURCE = "ours: within the flow's range over seeds and the tolerance; the question itself"
 
 
@@ -83,7 +85,12 @@ def _claims(run: str) -> tuple[Claim, ...]:
                 _SAME_SOURCE,
                 here,
                 (f"{run}: mean cosine, p = {p:g}, as the flow's", "mean_cosine", known, 0.005),
-                (f"{run}: distance, p = {p:g}, as the flow's", "distance", known, 0.01),
+                (
+                    f"{run}: distance, p = {p:g}, as the flow's",
+                    "distance",
+                    known,
+                    _DISTANCE_TOLERANCES[p],
+                ),
                 scales=scales,
                 against="question",
             )
@@ -137,15 +144,15 @@ algorithm = Experiment(
         "dim": 20,
         "positive": 2,
         "negative": 2,
-        "training": [_ALL_RUNS[i] for i in (0, 3, 9)],
+        "training": [_ALL_RUNS[i] for i in (0, 9)],
         "seeds": 1,
         "width": 12,
         "init_std": 1e-2,
         "train_points": 100,
-        "flow_time": 20.0,
-        "adam_steps": 100,
-        "test_points": 20,
-        "certified_points": 5,
+        "flow_time": 10.0,
+        "adam_steps": 50,
+        "test_points": 8,
+        "certified_points": 2,
         "radii": [0.0, 0.25, 0.5, 0.75],
     },
     axes=("training", "p"),

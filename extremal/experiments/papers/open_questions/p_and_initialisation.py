@@ -264,6 +264,7 @@ initialisation = Experiment(
         "dim": 20,
         "positive": 3,
         "negative": 2,
+        "p": [3.0],
         "init_std": [1e-4, 1.0],
         "seeds": 1,
         "width": 20,
