@@ -29,7 +29,7 @@ from extremal.train.flow.stage import Stage, StagePlan
 # A preview starts on so many samples, and adds at most so many that it leaves unfitted.
 _PREVIEW_SAMPLES = 1000
 # A preview ends after so many steps even if some sample is not fitted; it then drops nobody.
-_MOST_PREVIEW_STEPS = 400
+_MOST_PREVIEW_STEPS = 1000
 # The few are run ahead with at most so many steps.
 _MOST_CHECK_STEPS = 2000
 # The few, which cost little, are run ahead with errors of this share of the tolerance.

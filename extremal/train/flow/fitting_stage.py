@@ -23,6 +23,8 @@ _FEW_GROUPS = 100
 _FEW_GROUPS_TOLERANCE_SHARE = 0.1
 # The share of the tolerance while the data are fitted: the late loss is fifty times as sensitive.
 _LATE_TOLERANCE_SHARE = 0.002
+# The same for p = 1, where steps are as short as the rounded kinks ask for.
+_LATE_KINK_TOLERANCE_SHARE = 0.1
 # Merging groups is worth the new start of the integration if it leaves at most this share of them.
 _WORTHWHILE_GROUP_SHARE = 0.8
 
@@ -168,7 +170,9 @@ class FittingStage(Stage):
     def tighten(self) -> None:
         """Go on with smaller errors, from here on and after each merging."""
         self.tightened = True
-        self.flow.tighten(_LATE_TOLERANCE_SHARE * self.plan.tolerance)
+        kinked = self.kink_width is not None
+        share = _LATE_KINK_TOLERANCE_SHARE if kinked else _LATE_TOLERANCE_SHARE
+        self.flow.tighten(share * self.plan.tolerance)
 
     def advance(self, limit: float) -> Stage | None:
         """Take one step, not beyond `limit`; for p = 1 merge groups before it if that is due."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from extremal.train.flow.driver import (
 )
 from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.staged_flow import StagedFlow
+from extremal.train.flow.verification import compared
 from extremal.train.flow.weight_flow import WeightFlow
 from extremal.train.gradient_descent import check_fit
 from extremal.train.losses import Function, Loss, LossName, as_loss
@@ -50,6 +52,7 @@ def gradient_flow(
     record: Record | None = None,
     progress: bool | FlowProgress = False,
     checkpoint: str | Path | None = None,
+    verify: bool = False,
     generator: torch.Generator | None = None,
 ) -> Trajectory:
     """Follow theta' = -grad L(theta) from the network's weights to flow time `until`.
@@ -64,7 +67,9 @@ def gradient_flow(
     occurs, neurons by themselves while they align, then the few directions that are left. Any other
     network, a loss of one's own, and any tolerance below 1e-4 (1e-6 unless said) is followed on the
     weights in float64 by Dormand & Prince 5(4), with errors below `tolerance` of each neuron's own
-    length per step. At kinks (p = 1) the slope of relu at 0 is 0.
+    length per step. At kinks (p = 1) the slope of relu at 0 is 0; in stages, once neurons interact,
+    kinks are rounded within `tolerance` times a sample's length, so that neurons can slide along
+    them.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
@@ -77,9 +82,11 @@ def gradient_flow(
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
     (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
-    samples'. What the stages report as `change` and `bound` is what merging changed when it was
-    done. Small differences between neurons that decide who wins a rare group of samples much later
-    are below any tolerance on directions: where such groups matter, compare with a smaller one.
+    samples'. What the stages report as `change` and `bound` is what dropping and merging neurons
+    changed when it was done, and `missed` what it was seen to change later: before the few are
+    taken they are run ahead beside all neurons, on a part of the samples at least, and their
+    outputs end within ten tolerances of each other. Where they do not, all neurons go on. Alignment
+    and the subspace in which it is followed are common to both: `verify` looks at those as well.
 
     Arguments:
 
@@ -95,6 +102,9 @@ def gradient_flow(
     - `progress`: True for a line on the standard error, or a function of (flow time, loss, phase).
     - `checkpoint`: a file that keeps the state every 15 seconds and on Ctrl-C, and is removed at
       the end; a later call with the network as it was at the start goes on from there.
+    - `verify`: True follows the flow once more at a tenth of the tolerance; `info["verified"]` then
+      has the change of outputs, of the loss and of the dominant directions, and a change of more
+      than 1 % or another set of directions is an `UnverifiedFlowWarning`.
     - `generator`: not used, since the flow is deterministic.
     """
     end = as_until(until)
@@ -103,6 +113,7 @@ def gradient_flow(
     if tolerance is not None:
         _check.number("tolerance", tolerance, above=0.0, maximum=0.1)
     _check.integer("max_steps", max_steps, minimum=1)
+    _check.instance("verify", verify, bool, "be True or False")
     used = as_loss(loss)
     check_fit(net, train, used)
     zero = isinstance(net, PReLUNet) and not bool(net.neurons.detach().any())
@@ -118,7 +129,7 @@ def gradient_flow(
     staged = name == "mixture" or (stageable and loose)
     tolerance = (1e-3 if staged else 1e-6) if tolerance is None else tolerance
 
-    twin = _float64_twin(net)
+    twin, start = _float64_twin(net), _float64_twin(net)
     data = train if staged else train.to(torch.float64)
     recorder = Recorder(record, twin, data, used, end.time)
     saved: Checkpoint | None = None
@@ -141,6 +152,13 @@ def gradient_flow(
     finally:
         _copy_back(twin, net)
     trajectory.info["tolerance"] = tolerance  # type: ignore[index]
+    if verify:
+        finer: dict[str, Any] = {"tolerance": 0.1 * tolerance, "max_steps": max_steps}
+        at = trajectory.info["reached"]
+        gradient_flow(start, train, loss=used, until=at, method=method, **finer)
+        trajectory.info["verified"] = asdict(  # type: ignore[index]
+            compared(twin, start, train, used, 0.1 * tolerance)
+        )
     return trajectory
 
 
