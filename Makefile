@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup demo test check docs dist dist-test bench clean
+.PHONY: help setup demo test test-fast check docs dist dist-test bench clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /	/'
@@ -22,6 +22,9 @@ demo: setup  ## the headline result: table, figure and HTML report in about a mi
 test: setup  ## all tests, on 2 cores
 	@DEBIAN_FRONTEND=noninteractive sh tools/install_chromium.sh
 	$(BIN)/python -m pytest
+
+test-fast: setup  ## the tests of the mathematics, in less than two minutes: no processes, no browser
+	$(BIN)/python -m pytest tests/data tests/models tests/attack tests/measure tests/certify tests/train tests/evaluate tests/theory tests/sklearn
 
 check: setup  ## ruff, strict type check, import directions
 	$(BIN)/ruff check .

@@ -102,17 +102,20 @@ class RowRecord:
         """
         changed: dict[str, Any] = {}
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            if field.metadata.get("shared"):
+                continue
             parts = [getattr(each, field.name) for each in (self, *others)]
+            if all(isinstance(part, Tensor) for part in parts):
+                changed[field.name] = of_tensors(*parts)
+                continue
             kinds = {_kind_of_rows(part) for part in parts}
-            if field.metadata.get("shared") or kinds == {None}:
+            if kinds == {None}:
                 continue
             name, types = f"{type(self).__name__}.{field.name}", [type(p).__name__ for p in parts]
             if len(kinds) > 1:
                 rule = "have rows of one kind in both records, or in neither"
                 raise TypeError(f"{name} must {rule}, got {' and '.join(types)}")
-            if kinds == {"tensor"}:
-                changed[field.name] = of_tensors(*parts)
-            elif hasattr(parts[0], method):
+            if hasattr(parts[0], method):
                 changed[field.name] = getattr(parts[0], method)(rows, *parts[1:])
             else:
                 raise TypeError(f"{name} must have a method {method!r}, got {types[0]}")

@@ -204,6 +204,8 @@ class BestPerturbations:
     ) -> None:
         before = least[rows]
         better = (value < before) | ((value == before) & ties)
+        if not bool(better.any()):
+            return
         least.scatter_reduce_(0, rows[better], value[better], "amin")
         won = better & (value == least[rows])
         self.delta[rows[won]] = delta[won]

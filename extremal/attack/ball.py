@@ -146,8 +146,10 @@ class Ball:
         """
         _check_pair("gradient", gradient, x)
         radii = self.radii(x).unsqueeze(1)
-        parts = zip(*(part.split(ROWS_IN_CACHE) for part in (gradient, radii, x)), strict=True)
         maximum = _OPERATIONS_BY_NORM[self.norm][1]
+        if len(x) <= ROWS_IN_CACHE:
+            return maximum(gradient, radii, self.bounds(x))
+        parts = zip(*(part.split(ROWS_IN_CACHE) for part in (gradient, radii, x)), strict=True)
         return torch.cat([maximum(part, r, self.bounds(here)) for part, r, here in parts])
 
     def sample(self, x: Tensor, *, generator: torch.Generator) -> Tensor:

@@ -15,7 +15,7 @@ from extremal.attack.attack_result import (
     attack_in_batches,
     check_attack,
 )
-from extremal.attack.ball import Ball
+from extremal.attack.ball import Ball, PreparedBall
 from extremal.attack.surrogate import stopping_margin, surrogate_network
 from extremal.models import margin
 
@@ -77,26 +77,31 @@ def _search(
     """The perturbations (n, dim) of least margin that the search meets."""
     clean = margin(net, x, y)
     best = BestPerturbations.begin(torch.zeros_like(x), stopping_margin(clean), clean)
-    every = torch.arange(len(x), device=x.device)
+    rows = torch.arange(len(x), device=x.device)
+    part, labels, inner = x, y, ball.around(x)
     for step in range(steps):
-        rows = every[best.standing(every)]
-        if len(rows) == 0:
-            break
-        part, inner = x[rows], ball.take(rows)
+        standing = best.standing(rows)
+        if not bool(standing.all()):
+            rows = rows[standing]
+            if len(rows) == 0:
+                break
+            part, labels, inner = x[rows], y[rows], ball.take(rows).around(x[rows])
         share = _FIRST_CHANGED_SHARE * 0.5 ** sum(step > at * steps for at in _HALVED_AFTER_SHARES)
         trial = _changed(best.delta[rows], inner, part, share, g)
-        value = margin(net, part + trial, y[rows])
+        value = margin(net, part + trial, labels)
         # On a plateau of margin 0 it wanders on, away from the edge, where rounding would undo it.
         best.note_lower(rows, value, trial, ties=value <= 0)
     return best.delta
 
 
-def _changed(delta: Tensor, ball: Ball, x: Tensor, share: float, g: torch.Generator) -> Tensor:
+def _changed(
+    delta: Tensor, ball: PreparedBall, x: Tensor, share: float, g: torch.Generator
+) -> Tensor:
     """Perturbations with a random set of coordinates changed, in the ball and the box."""
-    radius = ball.radii(x).to(x.dtype).unsqueeze(1)
+    radius = ball.radius.to(x.dtype)
     taking = _random_set(x, share, g)
     if ball.norm == "linf":
-        return ball.project(torch.where(taking, radius * _random_signs(x, g), delta), x)
+        return ball.project(torch.where(taking, radius * _random_signs(x, g), delta))
     order = NORM_ORDERS[ball.norm]
     giving = _random_set(x, share, g) & ~taking
     old = torch.where(taking, delta, 0.0)
@@ -105,7 +110,7 @@ def _changed(delta: Tensor, ball: Ball, x: Tensor, share: float, g: torch.Genera
     left = _random_share(x, g) if ball.norm == "l2" else torch.zeros_like(radius)  # l1 wants few
     kept = torch.where(taking, 0.0, torch.where(giving, left * delta, delta))
     rest = (radius**order - _size(kept, order) ** order).clamp(min=0.0) ** (1.0 / order)
-    return ball.project(kept + rest * direction, x)
+    return ball.project(kept + rest * direction)
 
 
 def _random_set(x: Tensor, share: float, g: torch.Generator) -> Tensor:

@@ -92,8 +92,9 @@ def dual(pairs: TargetPairs, q: Parabola, mu: Tensor) -> Dual:
     slope, curvature = q.neuron_slope.sum(1), q.neuron_curvature.sum(1)
     parts = (q.constant, q.point_slope, q.isotropic_curvature, mu, slope, curvature)
     sane = torch.stack(parts).isfinite().all(0)
-    nothing = Parabola(*map(torch.zeros_like, vars(q).values()))
-    q, mu = q.where(sane, nothing), torch.where(sane, mu, 1.0)
+    if not bool(sane.all()):
+        nothing = Parabola(*map(torch.zeros_like, vars(q).values()))
+        q, mu = q.where(sane, nothing), torch.where(sane, mu, 1.0)
     t = mu + q.isotropic_curvature
     plus, _ = _curved_neurons(q.neuron_curvature, t)
     minus, left_out = _curved_neurons(-q.neuron_curvature, t)

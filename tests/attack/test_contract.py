@@ -54,6 +54,7 @@ class Case:
     shared: bool = True  # takes `batch`
     told: bool = True  # takes `progress`
     models: tuple[str, ...] | None = None  # all, if none is named
+    slow: bool = False  # tried at one norm and box of each model
 
     def __call__(self, net, x, y, norm, box, generator, radius=None, **others):
         radius = RADII[norm] if radius is None else radius
@@ -92,8 +93,8 @@ def at_radii(net, x, y, *, norm, box, radius, **settings):
 
 
 def at_rays(net, x, y, *, ball, **settings):
-    """Both ways along every axis."""
-    axes = torch.eye(DIM)
+    """Both ways along every other axis."""
+    axes = torch.eye(DIM)[::2]
     return ray_attack(net, x, y, [*axes, *-axes], ball, **settings)
 
 
@@ -124,7 +125,7 @@ ATTACKS = {
     "random-search": Case(random_search, {"steps": 25}, random=True),
     "boundary": Case(boundary, {"steps": 10, "targets": 2}, by_ball=False, radius=False),
     "autoattack": Case(
-        auto_attack, {"version": "apgd-ce"}, by_ball=False, random=True, one_radius=True
+        auto_attack, {"version": "apgd-ce"}, by_ball=False, random=True, one_radius=True, slow=True
     ),
     "autoattack-square": Case(
         auto_attack,
@@ -207,9 +208,11 @@ def sizes(norm: str, x: Tensor, x_adv: Tensor) -> Tensor:
 
 
 def places(case: Case, model: str) -> list[tuple[str, str]]:
-    """Three norms and boxes for each model, all nine in three models."""
+    """Two norms and boxes for each of the first three models, one for each other: all nine."""
     turn = list(MODELS).index(model)
     mine = [(norm, BOXES[(i + turn) % 3]) for i, norm in enumerate(NORMS)]
+    last = mine.pop(turn % 3)
+    mine = [last] if turn >= 3 else mine[: 1 if case.slow else 2]
     allowed = [(norm, box) for norm, box in mine if norm in case.norms and box in case.boxes]
     return allowed or [(case.norms[0], case.boxes[0])]
 
@@ -267,12 +270,12 @@ def test_one_seed_gives_the_same_bytes(name):
     case = ATTACKS[name]
     net, x, y = scene(case.home, case.boxes[-1])
     norm, box = case.norms[-1], float_box(case.boxes[-1])
-    first, again, other = (
-        case(net, x, y, norm, box, torch.Generator().manual_seed(seed), 0.1).x_adv
-        for seed in (1, 1, 2)
+    seeds = (1, 1) if case.random else (1, 1, 2)
+    first, *others = (
+        case(net, x, y, norm, box, torch.Generator().manual_seed(seed), 0.1).x_adv for seed in seeds
     )
-    assert first.numpy().tobytes() == again.numpy().tobytes()
-    assert case.random or torch.equal(first, other)
+    for other in others:
+        assert first.numpy().tobytes() == other.numpy().tobytes()
 
 
 @pytest.mark.parametrize(

@@ -21,12 +21,12 @@ class Bump(nn.Module):
         return 1.0 - 3.0 * torch.relu(x[:, 0].abs() - 0.3)
 
 
-def scene(generator, count=30, dim=8):
+def scene(generator, count=20, dim=8):
     w = torch.randn(dim, generator=generator, dtype=torch.float64)
     x = torch.rand(count, dim, generator=generator, dtype=torch.float64)
     net = linear(w, -0.5 * float(w.sum()))
     y = torch.where(net(x).detach() > 0, 1, -1)
-    y[::10] *= -1  # misclassified from the start
+    y[::7] *= -1  # misclassified from the start
     return net, w, x, y
 
 
@@ -46,7 +46,7 @@ def test_linear_network_is_attacked_to_the_optimum(norm, box, generator):
     ball = Ball(norm, radius, box)
     lowest = y * net(x + ball.linear_maximum(-y[:, None] * w, x)).detach()
     assert 0.2 < float((lowest <= 0).double().mean()) < 0.9
-    result = run(net, x, y, norm=norm, radius=radius, box=box, generator=generator)
+    result = run(net, x, y, norm=norm, radius=radius, box=box, steps=25, generator=generator)
     clear = lowest.abs() > 1e-3
     assert torch.equal(result.success[clear], (lowest <= 0)[clear])
     wrong = (y * net(x).detach()) <= 0
@@ -73,7 +73,7 @@ def test_per_sample_radii_and_radius_zero(generator):
     margin = y * net(x).detach()
     distance = margin / w.norm()
     radius = torch.where(torch.arange(len(x)) % 2 == 0, 0.99, 1.01) * distance.clamp(min=0)
-    result = run(net, x, y, radius=radius, generator=generator)
+    result = run(net, x, y, radius=radius, steps=25, generator=generator)
     odd = torch.arange(len(x)) % 2 == 1
     assert torch.equal(result.success, odd | (margin <= 0))
     clean = run(net, x, y, radius=0.0, generator=generator)
@@ -95,7 +95,7 @@ def test_same_seed_gives_the_same_bytes():
 def test_curve_is_the_exact_one_of_a_linear_network(generator):
     net, w, x, y = scene(generator)
     distance = (y * net(x).detach() / w.norm()).clamp(min=0)
-    radii = [0.4, 0.0, 0.1, 0.2, 0.1]  # in any order, and twice
+    radii = [0.4, 0.0, 0.1, 0.1]  # in any order, and twice
     curve = accuracy_curve(net, Dataset(x, y), radii, generator=generator)
     wanted = [float((distance > radius).double().mean()) for radius in radii]
     assert curve.accuracy.tolist() == pytest.approx(wanted)

@@ -58,7 +58,7 @@ def test_shortest_against_every_pattern(norm, box, generator):
     """p = 1, where enumeration is exact: all points to a thousandth."""
     kind = Kind(3, 5, 1.0, 2, bias=True)
     net = make(kind, generator)
-    x, y = right_points(net, kind, 6, generator, box=box is not None)
+    x, y = right_points(net, kind, 4, generator, box=box is not None)
     found = shortest(net, x, y, norm=norm, box=box).radius
     exact = torch.tensor(
         [by_patterns(net, x[i], int(y[i]), norm, box) for i in range(len(x))], dtype=torch.float64
@@ -69,8 +69,10 @@ def test_shortest_against_every_pattern(norm, box, generator):
     assert float((ratio < 1 + 1e-3).double().mean()) == 1.0
 
 
-@pytest.mark.parametrize("norm", NORMS)
-@pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
+@pytest.mark.parametrize(
+    ("p", "norm"),
+    [(1.0, "l1"), (1.0, "l2"), (1.0, "linf"), (1.5, "linf"), (3.0, "l1"), (3.0, "l2")],
+)
 def test_shortest_against_the_closed_form(p, norm, generator):
     """Two neurons, both active at the point: 95 % exact to a thousandth (96 to 100 % seen)."""
     ratios = []

@@ -95,10 +95,11 @@ def curved(generator, dtype=torch.float32):
 def test_no_fixed_radius_attack_breaks_a_point_much_earlier(norm, generator):
     net, x, y = curved(generator)
     box = (0.0, 1.0)
-    result = boundary(net, x, y, norm=norm, box=box, targets=3, generator=generator)
+    settings = {"targets": 3, "steps": 50, "generator": generator}
+    result = boundary(net, x, y, norm=norm, box=box, **settings)
     assert result.accuracy == 0.0
     closer = Ball(norm, 0.97 * result.radius, box)
-    earlier = apgd(net, x, y, ball=closer, targets=3, objective="dlr", generator=generator)
+    earlier = apgd(net, x, y, ball=closer, objective="dlr", **settings)
     assert int(earlier.success.sum()) <= 2
 
 

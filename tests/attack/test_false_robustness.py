@@ -13,7 +13,7 @@ from extremal.attack import Ball, published_pgd, ray_attack, run
 from extremal.data import OrthonormalMixture
 from extremal.models import subclass_classifier
 
-POINTS = 100
+POINTS = 50
 PAGE = Path(__file__).parents[2] / "docs" / "theory" / "robustness.md"
 
 

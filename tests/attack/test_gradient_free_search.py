@@ -42,7 +42,7 @@ def test_box_is_used_to_its_ends(norm, generator):
     _, w, x, _, _ = separated(generator)
     ball = Ball(norm, {"l1": 1.5, "l2": 0.7, "linf": 0.3}[norm], (0.0, 1.0))
     far = linear(w, 100.0)  # nothing breaks: every point is taken as far as it goes
-    result = random_search(far, x, torch.ones(15), ball=ball, steps=800, generator=generator)
+    result = random_search(far, x, torch.ones(15), ball=ball, steps=400, generator=generator)
     reach = far(x + ball.linear_maximum(-w.expand_as(x), x)).detach()
     fallen = far(x).detach() - result.margin
     assert bool((fallen > 0.8 * (far(x).detach() - reach)).all())
@@ -80,7 +80,7 @@ def test_masked_gradients_are_found_out(norm, generator):
     y = torch.where(masked(x).detach() > 0, 1, -1)
     assert pgd(masked, x, y, ball=ball, steps=20, step=0.1).accuracy == 1.0
     assert apgd(masked, x, y, ball=ball, generator=generator).accuracy == 1.0
-    assert random_search(masked, x, y, ball=ball, steps=800, generator=generator).accuracy == 0.0
+    assert random_search(masked, x, y, ball=ball, steps=400, generator=generator).accuracy == 0.0
 
 
 def test_looks_as_often_as_told_and_no_more_once_all_are_broken(generator):

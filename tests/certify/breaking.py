@@ -31,13 +31,13 @@ def breaks(
     *,
     norm: str = "l2",
     box=None,
-    smallest: bool = False,
+    smallest: bool | Tensor = False,
     generator: torch.Generator,
 ) -> Tensor:
     """Which points (n,) lose their class within radii (n,); a radius of 0 claims nothing.
 
     With `smallest` also well inside, and the search for the smallest perturbation, which takes
-    longest.
+    longest: its radii (n,) may be given where they are known.
     """
     assert bool((radii.isfinite() & (radii >= 0)).all())
     broken = torch.zeros(len(x), dtype=torch.bool)
@@ -48,9 +48,11 @@ def breaks(
     found = by_gradients(net, x, y, radii, norm, box, generator)
     if is_shallow(net):
         found |= run(net, x, y, norm=norm, radius=radii, box=box, generator=generator).success
-    if smallest:
+    if smallest is not False:
         found |= linear_steps(net, x, y, ball=Ball(norm, 0.9 * radii, box)).success
-        found |= shortest(net, x, y, norm=norm, box=box).radius <= radii
+        known = isinstance(smallest, Tensor)
+        least = smallest[rows] if known else shortest(net, x, y, norm=norm, box=box).radius
+        found |= least <= radii
     broken[rows] = found
     return broken
 
@@ -74,13 +76,15 @@ def by_gradients(net, x, y, radii, norm, box, generator) -> Tensor:
     return broken.view(-1, n).any(0)
 
 
-def from_too_far(net: nn.Module, x: Tensor, y: Tensor, every: int = 1) -> Tensor:
+def from_too_far(
+    net: nn.Module, x: Tensor, y: Tensor, every: int = 1, near: Tensor | None = None
+) -> Tensor:
     """Tight radii (n,) in l2; for one point of `every` they begin beyond the smallest attack.
 
     There they must be refused. Begun below it, as they are without a hint, a bound that is a
-    little too high would hardly be noticed.
+    little too high would hardly be noticed. `near` are the nearest broken points, if known.
     """
-    near = shortest(net, x, y).x_adv
+    near = shortest(net, x, y).x_adv if near is None else near
     factor = torch.ones(len(x), 1, dtype=x.dtype)
     factor[::every] = TOO_FAR
     return radius(net, x, y, attacked=x + factor * (near - x))

@@ -10,6 +10,7 @@ from extremal.certify import certificate, radius
 from extremal.models import Explicit, PReLUNet, from_torch
 
 D = torch.float64
+BIASES = ("hidden", "output")
 TINY = 1e-8  # between two neurons; its square is lost in a product of 1
 
 
@@ -33,9 +34,15 @@ def cancelling(constant: str) -> tuple[PReLUNet, torch.Tensor]:
     return net, x
 
 
-@pytest.mark.parametrize("constant", ["hidden", "output"])
-@pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
-@pytest.mark.parametrize("effort", ["fast", "tight"])
+CASES = [(constant, norm, "fast") for constant in BIASES for norm in ("l2", "linf", "l1")] + [
+    ("hidden", "l2", "tight"),
+    ("output", "l2", "tight"),
+    ("hidden", "linf", "tight"),
+    ("output", "l1", "tight"),
+]
+
+
+@pytest.mark.parametrize(("constant", "norm", "effort"), CASES)
 def test_a_gradient_that_cancels_is_no_proof(constant, norm, effort):
     net, x = cancelling(constant)
     y = torch.tensor([1])

@@ -75,7 +75,7 @@ def test_two_neurons_refuses_other_networks(generator):
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize(
-    "kind", [Kind(2, 5, 1.0, 3, bias=True), Kind(3, 6, 1.0, 1, hidden_bias=True)]
+    "kind", [Kind(2, 5, 1.0, 3, bias=True), Kind(3, 5, 1.0, 1, hidden_bias=True)]
 )
 def test_patterns_against_brute_force_and_certificates(kind, norm, generator):
     net = make(kind, generator)

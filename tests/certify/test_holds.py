@@ -23,7 +23,7 @@ KINDS = [
     Kind(8, 4, 3.0, 2, center=True, scale="large"),
     Kind(10, 80, 4.0, 3),
 ]
-POINTS = 8
+POINTS = 6
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -34,7 +34,7 @@ def test_nothing_breaks_a_point_within_the_radius_that_it_holds(kind, generator)
     for asked in attacked.quantile(torch.tensor([0.3, 0.7]).double()).tolist():
         held = holds(net, x, y, asked)
         radii = torch.where(held, asked, 0.0)
-        assert not bool(breaks(net, x, y, radii, smallest=True, generator=generator).any())
+        assert not bool(breaks(net, x, y, radii, smallest=attacked, generator=generator).any())
         assert not bool((held & (attacked < asked)).any())
         assert not bool((holds(net, x, y, asked, effort="fast") & ~held).any())
 
@@ -44,8 +44,9 @@ def test_nothing_breaks_a_point_within_the_radius_that_it_holds(kind, generator)
 def test_it_holds_what_the_largest_radii_hold(kind, effort, generator):
     net = make(kind, generator)
     x, y = right_points(net, kind, POINTS, generator)
+    x, y = x[:2], y[:2]
     radii = radius(net, x, y, effort=effort)
-    for row, asked in enumerate((0.99 * radii[:6]).tolist()):
+    for row, asked in enumerate((0.99 * radii).tolist()):
         at = slice(row, row + 1)
         assert bool(holds(net, x[at], y[at], asked, effort=effort))
 

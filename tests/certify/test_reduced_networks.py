@@ -12,7 +12,7 @@ from extremal.models import Explicit, PReLUNet, Preparation
 from tests.certify.breaking import breaks
 from tests.certify.networks import labels
 
-DIM, WIDTH = 10, 300
+DIM, WIDTH = 10, 160
 
 
 def clustered(p, generator, *, bias=0.0):
@@ -36,7 +36,7 @@ def clustered(p, generator, *, bias=0.0):
 
 
 def far_out(generator):
-    """f = 1 + 100 relu(-x_0)^2 - (300 small neurons), which are dropped, though they decide.
+    """f = 1 + 100 relu(-x_0)^2 - (160 small neurons), which are dropped, though they decide.
 
     At x_0 > 0 the large neuron is silent, and f changes sign where the small ones sum to 1.
     """
@@ -65,9 +65,9 @@ def points_far_out(generator):
 
 
 def scaled_points(net, generator, low, high):
-    """40 points of norms from `low` to `high`, and their labels."""
-    x = torch.randn(40, DIM, generator=generator, dtype=torch.float64)
-    x *= torch.logspace(low, high, 40, dtype=torch.float64)[:, None] / x.norm(dim=1, keepdim=True)
+    """20 points of norms from `low` to `high`, and their labels."""
+    x = torch.randn(20, DIM, generator=generator, dtype=torch.float64)
+    x *= torch.logspace(low, high, 20, dtype=torch.float64)[:, None] / x.norm(dim=1, keepdim=True)
     return x, labels(net, x)
 
 
@@ -78,10 +78,10 @@ def test_wide_networks_are_sound(p, bias, generator):
     x, y = scaled_points(net, generator, -1.0, 1.0)
     for norm in ("l2", "linf", "l1"):
         radii = radius(net, x, y, norm=norm, effort="fast")
-        assert int((radii > 0).sum()) >= 36
+        assert int((radii > 0).sum()) >= 18
         assert not bool(breaks(net, x, y, radii, norm=norm, generator=generator).any())
-    radii = radius(net, x[::8], y[::8])
-    assert not bool(breaks(net, x[::8], y[::8], radii, smallest=True, generator=generator).any())
+    radii = radius(net, x[::5], y[::5])
+    assert not bool(breaks(net, x[::5], y[::5], radii, smallest=True, generator=generator).any())
 
 
 def test_neurons_that_were_dropped_still_count(generator):
@@ -102,7 +102,7 @@ def test_a_certificate_does_not_depend_on_the_other_points(p, effort, generator)
     net = clustered(p, generator)
     assert len(reduced_versions(net)) > 1
     x, y = scaled_points(net, generator, -1.5, 1.4)
-    some = slice(None, None, 3 if effort == "fast" else 10)
+    some = slice(None, None, 2 if effort == "fast" else 6)
     x, y = x[some], y[some]
     together = radius(net, x, y, effort=effort)
     alone = [radius(net, x[i : i + 1], y[i : i + 1], effort=effort) for i in range(len(x))]
@@ -111,10 +111,10 @@ def test_a_certificate_does_not_depend_on_the_other_points(p, effort, generator)
 
 @pytest.mark.parametrize("norm", ["l2", "linf", "l1"])
 def test_more_effort_and_more_neurons_cost_nothing(norm, generator):
-    """Ten clusters as ten neurons and as 400: about the same radii, and "tight" is never less."""
+    """Ten clusters as ten neurons and as 200: about the same radii, and "tight" is never less."""
     base = torch.eye(10, 40, dtype=torch.float64)
     sign = torch.tensor([1.0] * 5 + [-1.0] * 5, dtype=torch.float64)
-    noise = 1e-7 * torch.randn(400, 40, dtype=torch.float64, generator=generator)
+    noise = 1e-7 * torch.randn(200, 40, dtype=torch.float64, generator=generator)
     nets = [
         PReLUNet(
             40,
@@ -124,7 +124,7 @@ def test_more_effort_and_more_neurons_cost_nothing(norm, generator):
             dtype=torch.float64,
             generator=generator,
         )
-        for neurons, votes in ((base, sign), (base.repeat(40, 1) + noise, sign.repeat(40) / 40))
+        for neurons, votes in ((base, sign), (base.repeat(20, 1) + noise, sign.repeat(20) / 20))
     ]
     x = base + 0.01 * torch.randn(10, 40, dtype=torch.float64, generator=generator)
     few, many = (
@@ -141,14 +141,14 @@ def test_more_effort_and_more_neurons_cost_nothing(norm, generator):
 def test_reduced_versions_of_prepared_networks_are_sound(outputs, normalize, generator):
     """A centre, a scale, normalised inputs, several outputs, in all norms."""
     centers = torch.randn(6, 5, dtype=torch.float64, generator=generator)
-    neurons = centers.repeat(60, 1)
-    neurons = neurons + 1e-6 * torch.randn(360, 5, dtype=torch.float64, generator=generator)
-    votes = torch.randn(outputs, 6, dtype=torch.float64, generator=generator).repeat(1, 60) / 60
+    neurons = centers.repeat(20, 1)
+    neurons = neurons + 1e-6 * torch.randn(120, 5, dtype=torch.float64, generator=generator)
+    votes = torch.randn(outputs, 6, dtype=torch.float64, generator=generator).repeat(1, 20) / 20
     scale = 0.5 + float(torch.rand((), dtype=torch.float64, generator=generator))
     center = torch.randn(5, dtype=torch.float64, generator=generator)
     net = PReLUNet(
         5,
-        360,
+        120,
         2.0,
         outputs,
         preparation=Preparation(scale, center, normalize),
@@ -157,13 +157,13 @@ def test_reduced_versions_of_prepared_networks_are_sound(outputs, normalize, gen
         generator=generator,
     )
     assert len(reduced_versions(net)) > 1
-    x = 2.0 * torch.randn(40, 5, dtype=torch.float64, generator=generator)
+    x = 2.0 * torch.randn(20, 5, dtype=torch.float64, generator=generator)
     out = net(x)
     y = torch.where(out > 0, 1, -1) if outputs == 1 else out.argmax(1)
     for norm in ("l2", "linf", "l1"):
         held = radius(net, x, y, norm=norm, effort="fast")
         assert bool((held > 0).any())
         found = random_search(
-            net, x, y, ball=Ball(norm, 0.999 * held), steps=150, generator=generator
+            net, x, y, ball=Ball(norm, 0.999 * held), steps=75, generator=generator
         )
         assert not bool((found.success & (held > 0)).any())

@@ -1,7 +1,8 @@
-"""No certified point is broken within its radius: random networks of every kind, 2800 points.
+"""No certified point is broken within its radius: random networks of every kind, 2700 points.
 
-Each kind has 80 points with a fast certificate in l2, and 20 in linf or l1, half of them in a box.
-Some kinds have as many tight ones as the table says, every other of them begun too far away.
+Each kind has 80 points with a fast certificate in l2, and 20 in linf or l1; half of the kinds are
+in a box there. Some kinds have as many tight ones as the table says, every other of them begun too
+far away.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from tests.certify.breaking import breaks, from_too_far
 from tests.certify.networks import Kind, make, right_points
 
 KINDS = [
-    (Kind(1, 1, 1.0), 40),
-    (Kind(1, 6, 1.0, bias=True, hidden_bias=True), 40),
+    (Kind(1, 1, 1.0), 20),
+    (Kind(1, 6, 1.0, bias=True, hidden_bias=True), 20),
     (Kind(1, 4, 2.5, 2, bias=True, normalize=1.0), 0),
-    (Kind(2, 3, 1.0, 2, bias=True, scale="small"), 20),
-    (Kind(2, 2, 4.0, 1, bias=True), 30),
+    (Kind(2, 3, 1.0, 2, bias=True, scale="small"), 10),
+    (Kind(2, 2, 4.0, 1, bias=True), 15),
     (Kind(2, 10, 3.0, 3, bias=True, normalize="p", center=True), 0),
     (Kind(3, 20, 1.0, 3, bias=True, hidden_bias=True, scale="large"), 0),
-    (Kind(3, 5, 1.1, 1, hidden_bias=True, normalize="p"), 16),
+    (Kind(3, 5, 1.1, 1, hidden_bias=True, normalize="p"), 8),
     (Kind(3, 7, 5.5, 2, hidden_bias=True, bias=True), 0),
-    (Kind(4, 12, 1.5, 10, bias=True), 20),
+    (Kind(4, 12, 1.5, 10, bias=True), 10),
     (Kind(4, 12, 1.5, 4, bias=True, normalize=1.0, grouped="signed"), 0),
-    (Kind(5, 8, 1.99, 2, bias=True), 20),
+    (Kind(5, 8, 1.99, 2, bias=True), 10),
     (Kind(5, 8, 1.99, 1, scale="small", center=True), 0),
-    (Kind(6, 30, 2.0, 1, bias=True, normalize="p"), 12),
+    (Kind(6, 30, 2.0, 1, bias=True, normalize="p"), 6),
     (Kind(6, 9, 2.0, 3, normalize=1.0, scale="small"), 0),
     (Kind(6, 20, 1.25, 2), 0),
-    (Kind(7, 15, 2.3, 6, grouped="yes", bias=True), 12),
+    (Kind(7, 15, 2.3, 6, grouped="yes", bias=True), 6),
     (Kind(8, 40, 2.5, 3, hidden_bias=True, normalize=1.0, bias=True), 0),
-    (Kind(8, 4, 3.0, 2, center=True, scale="large"), 20),
-    (Kind(10, 25, 3.0, 10, bias=True, normalize="p", center=True, scale="large"), 10),
+    (Kind(8, 4, 3.0, 2, center=True, scale="large"), 10),
+    (Kind(10, 25, 3.0, 10, bias=True, normalize="p", center=True, scale="large"), 5),
     (Kind(10, 2, 6.0, 1), 0),
     (Kind(12, 60, 1.0, 3, bias=True), 0),
     (Kind(15, 30, 3.7, 1, hidden_bias=True, bias=True), 0),
     (Kind(20, 60, 4.0, 4, grouped="signed", bias=True, center=True), 0),
     (Kind(20, 20, 6.0, 2, normalize="p", bias=True, scale="small"), 0),
-    (Kind(30, 10, 2.0, 5, scale="large"), 12),
+    (Kind(30, 10, 2.0, 5, scale="large"), 6),
 ]
 TIGHT = [(kind, count) for kind, count in KINDS if count > 0]
 FAST, OTHER = 80, 20
@@ -64,29 +65,29 @@ def test_nothing_breaks_a_point_that_is_certified_fast(kind, generator):
 def test_nothing_breaks_a_point_that_is_certified_tightly(kind, count, generator):
     net = make(kind, generator)
     x, y = right_points(net, kind, count, generator)
-    radii = from_too_far(net, x, y, every=2)
-    assert tried(net, x, y, radii, generator, smallest=True) == count
+    near = shortest(net, x, y)
+    radii = from_too_far(net, x, y, every=2, near=near.x_adv)
+    assert tried(net, x, y, radii, generator, smallest=near.radius) == count
 
 
 @pytest.mark.parametrize(
-    ("kind", "norm"), [(kind, ("linf", "l1")[i % 2]) for i, (kind, _) in enumerate(KINDS)], ids=str
+    ("kind", "norm", "boxed"),
+    [(kind, ("linf", "l1")[i % 2], i % 4 < 2) for i, (kind, _) in enumerate(KINDS)],
+    ids=str,
 )
-def test_nothing_breaks_a_certified_point_in_other_norms(kind, norm, generator):
-    """Without a box and with one."""
+def test_nothing_breaks_a_certified_point_in_other_norms(kind, norm, boxed, generator):
     net = make(kind, generator)
     x, y = right_points(net, kind, OTHER, generator, box=True)
     ends = torch.ones(kind.dim, dtype=torch.float64)
-    half, count = OTHER // 2, 0
-    for at, box in ((slice(half), None), (slice(half, None), (-ends, ends))):
-        found = certificate(net, x[at], y[at], norm=norm, box=box, effort="fast")
-        assert found.boxed == (box is not None)
-        count += tried(net, x[at], y[at], found.radius, generator, norm=norm, box=box)
+    box = (-ends, ends) if boxed else None
+    found = certificate(net, x, y, norm=norm, box=box, effort="fast")
+    assert found.boxed == boxed
+    count = tried(net, x, y, found.radius, generator, norm=norm, box=box)
     # Hidden biases with normalised inputs have no linear bound.
     assert count == (0 if kind.hidden_bias and kind.normalize else OTHER)
 
 
-@pytest.mark.parametrize("norm", ["linf", "l1"])
-@pytest.mark.parametrize("kind", [KINDS[9][0], KINDS[18][0]], ids=str)
+@pytest.mark.parametrize(("kind", "norm"), [(KINDS[9][0], "l1"), (KINDS[18][0], "linf")], ids=str)
 def test_nothing_breaks_a_point_that_is_certified_tightly_in_other_norms(kind, norm, generator):
     net = make(kind, generator)
     x, y = right_points(net, kind, 10, generator, box=True)
@@ -105,8 +106,8 @@ def test_a_bad_attack_does_not_harm(normalize, hidden_bias, generator):
     """`attacked` is a hint: far, wrong or at the point itself, what comes out still holds."""
     kind = Kind(3, 5, 2.0, 1, bias=True, hidden_bias=hidden_bias, normalize=normalize)
     net = make(kind, generator)
-    x, y = right_points(net, kind, 6, generator)
-    hint = torch.cat([x[:3] + 100.0, x[3:]])
+    x, y = right_points(net, kind, 4, generator)
+    hint = torch.cat([x[:2] + 100.0, x[2:]])
     assert bool((radius(net, x, y, attacked=hint) < shortest(net, x, y).radius).all())
 
 

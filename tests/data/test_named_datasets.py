@@ -154,5 +154,5 @@ def test_cifar_itself():
     train, test = fetched("cifar10")
     assert torch.bincount(train.y).tolist() == [5000] * 10
     assert torch.bincount(test.y).tolist() == [1000] * 10
-    means = train.x.reshape(-1, 3, 1024).double().mean((0, 2))
+    means = train.x.reshape(-1, 3, 1024).mean((0, 2), dtype=torch.float64)
     assert means.tolist() == pytest.approx([0.4913997, 0.4821584, 0.4465310], abs=1e-6)

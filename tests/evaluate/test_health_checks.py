@@ -39,9 +39,16 @@ def test_zero_gradients_are_said(generator):
     assert names(sloped) == {"uncertified"}
 
 
-def test_gradients_that_lead_the_wrong_way_are_found_out_by_random_search(generator):
+@pytest.fixture(scope="module")
+def masked():
+    """A network whose gradients lead away, its points, its normal and its evaluation."""
+    generator = torch.Generator().manual_seed(0)
     w, test = points(generator, wrong=0.0)
-    result = ex.evaluate(Masked(w), test, generator=generator)
+    return w, test, ex.evaluate(Masked(w), test, generator=generator)
+
+
+def test_gradients_that_lead_the_wrong_way_are_found_out_by_random_search(masked, generator):
+    w, test, result = masked
     assert "random-search-wins" in names(result)
     assert "zero-gradients" not in names(result)
     assert "random-search" in result.attack
@@ -49,9 +56,8 @@ def test_gradients_that_lead_the_wrong_way_are_found_out_by_random_search(genera
     assert names(plain) == {"uncertified"}
 
 
-def test_what_a_probe_breaks_counts(generator):
-    w, test = points(generator, wrong=0.0)
-    result = ex.evaluate(Masked(w), test, generator=generator)
+def test_what_a_probe_breaks_counts(masked, generator):
+    w, test, result = masked
     found = torch.tensor([name == "random-search" for name in result.attack])
     alone = ex.attack.minimal(Masked(w), test.x, test.y, generator=generator).radius
     assert bool((result.upper[found] < alone[found]).all())
@@ -120,10 +126,9 @@ def test_plain_steps_that_miss_are_said(generator):
     assert "gradients vanish toward far neurons" in said.sentence
 
 
-def test_a_cause_is_named_for_shallow_networks_only(generator):
+def test_a_cause_is_named_for_shallow_networks_only(masked):
     """Gradients that lead away miss, too, and no neuron is to blame."""
-    w, test = points(generator, wrong=0.0)
-    result = ex.evaluate(Masked(w), test, generator=generator)
+    _, _, result = masked
     (said,) = (w.sentence for w in result.warnings if w.name == "plain-steps-miss")
     assert said.startswith("plain gradient steps from the points themselves leave 100 % standing")
     assert said.endswith("where 0 % stand: PGD alone reports robustness that is not there")

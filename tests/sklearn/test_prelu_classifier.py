@@ -115,7 +115,7 @@ def test_columns_of_another_size_keep_a_table_from_being_pixels():
 
 def test_no_attack_breaks_a_certified_radius(blobs):
     model = small(p=2.5).fit(*blobs)
-    x, y = (part[:12] for part in blobs)
+    x, y = (part[:8] for part in blobs)
     right = model.predict(x) == y
     labels = torch.from_numpy(np.searchsorted(model.classes_, y))
     upper = minimal(model.net_, torch.from_numpy(x), labels, generator=torch.Generator()).radius

@@ -73,7 +73,7 @@ def test_watched_points_are_of_all_classes():
         inner=InnerAttack("l2", 0.1, 1),
         lr=1e-9,
         epochs=1,
-        watch=RobustValidation(6, validation=ordered),
+        watch=RobustValidation(6, 5, validation=ordered),
         generator=generator(),
     )
     assert path.values["robust_accuracy"].tolist() == [0.5, 0.5]
@@ -175,7 +175,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypat
         "epochs": 6,
         "inner": InnerAttack("l2", 0.3, 2, start="random"),
         "record": train.Record(at=[1, 3, 5]),
-        "watch": RobustValidation(6, 5, None, points(10, signed=False, seed=4), 10),
+        "watch": RobustValidation(4, 2, None, points(10, signed=False, seed=4), 10),
     }
     if method == "sgd":
         settings["momentum"] = 0.5
