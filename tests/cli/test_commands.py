@@ -13,6 +13,7 @@ from extremal.experiments import Outcome, Store, get, names, run
 from tests.helpers_fork import until
 
 FAST = "min-vidal-2024/figure-7"
+SCARCE = "li-2022/memorisation"  # it has a claim, but not at smoke scale
 CALTECH = "min-vidal-2024/figure-4"
 
 
@@ -81,7 +82,6 @@ def test_run_then_show(forks, here, tmp_path):
     assert "Traceback" not in complaints
     assert "Error" not in complaints
     assert max(map(len, printed.splitlines()[:-4])) <= 80
-    assert "No value to compare with at smoke scale." in printed
     folder = tmp_path / "runs" / FAST / "smoke"
     assert {path.name for path in folder.iterdir()} >= {
         "summary.json",
@@ -94,6 +94,11 @@ def test_run_then_show(forks, here, tmp_path):
     assert (shown["experiment"], shown["scale"]) == (FAST, "smoke")
     assert shown["trials"] == {"done": 3, "failed": 0, "total": 3}
     assert str(folder / "report.html") in shown["files"]
+
+
+def test_a_scale_without_published_values_says_so(here, tmp_path):
+    words = ("-s", "smoke", "-o", str(tmp_path), "-j", "1")
+    assert "No value to compare with at smoke scale." in here("run", SCARCE, *words).stdout
 
 
 def test_run_prints_what_show_prints_as_json(here, tmp_path):
