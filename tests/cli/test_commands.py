@@ -13,6 +13,7 @@ from extremal.experiments import Outcome, Store, get, names, run
 from tests.helpers_fork import until
 
 FAST = "min-vidal-2024/figure-7"
+SCARCE = "li-2022/memorisation"  # it has a claim, but not at smoke scale
 CALTECH = "min-vidal-2024/figure-4"
 
 
@@ -81,7 +82,6 @@ def test_run_then_show(forks, here, tmp_path):
     assert "Traceback" not in complaints
     assert "Error" not in complaints
     assert max(map(len, printed.splitlines()[:-4])) <= 80
-    assert "No value to compare with at smoke scale." in printed
     folder = tmp_path / "runs" / FAST / "smoke"
     assert {path.name for path in folder.iterdir()} >= {
         "summary.json",
@@ -96,16 +96,21 @@ def test_run_then_show(forks, here, tmp_path):
     assert str(folder / "report.html") in shown["files"]
 
 
+def test_a_scale_without_published_values_says_so(here, tmp_path):
+    words = ("-s", "smoke", "-o", str(tmp_path), "-j", "1")
+    assert "No value to compare with at smoke scale." in here("run", SCARCE, *words).stdout
+
+
 def test_run_prints_what_show_prints_as_json(here, tmp_path):
-    out = str(tmp_path)
-    ran = here("run", FAST, "-s", "quick", "-o", out, "-j", "1", "--json")
-    shown = here("show", FAST, "-o", out, "--json")
+    out, name = str(tmp_path), "min-vidal-2024/theorem-2"
+    ran = here("run", name, "-s", "quick", "-o", out, "-j", "1", "--json")
+    shown = here("show", name, "-o", out, "--json")
     assert json.loads(ran.stdout) == json.loads(shown.stdout)
     assert json.loads(shown.stdout)["scale"] == "quick"
     row = json.loads(shown.stdout)["rows"][0]
     wanted = {"quantity", "published", "ours", "low", "high", "tolerance", "ok", "source"}
     assert set(row) >= wanted
-    assert row["ok"] is True
+    assert row["ok"] is False  # as printed the theorem does not hold
 
 
 def test_show_remembers_the_seeds_and_works_before_the_end(here, tmp_path):
