@@ -210,10 +210,10 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One gradient flow on such clusters, and each test point's radius from both sides.
 
     With `centred` points are taken relative to the training points' mean, as images are in Min &
-    Vidal 2024. Test points come from all clusters alike. `half_radius_share` is the median over points of the
-    attacked radius over half the distance of the point's centre to the nearest one of the other
-    class, which is 1 for the nearest centre's class without noise; "worst" numbers are of the
-    cluster that fares worst.
+    Vidal 2024. Test points come from all clusters alike. `half_radius_share` is the median over
+    points of the attacked radius over half the distance of the point's centre to the nearest one of
+    the other class, which is 1 for the nearest centre's class without noise; "worst" numbers are of
+    the cluster that fares worst.
     """
     source = made(params, generator)
     net = small_network(source.dim, params, generator)
