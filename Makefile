@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Compiled files are kept, whatever the environment says: tests start many processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help setup demo test test-fast check docs dist dist-test bench clean
 

@@ -144,6 +144,8 @@ def _set_up(order: dict[str, Any], place: Path) -> None:
     """Make a forked process one that might just have been started for the order."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     os.setsid()
+    for old in place.glob(f"{os.getpid()}.*"):  # of a process that had the number before
+        old.unlink()
     for number, name in enumerate((os.devnull, f"{os.getpid()}.out", f"{os.getpid()}.err")):
         file = os.open(place / name, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         os.dup2(file, number)

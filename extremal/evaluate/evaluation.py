@@ -41,12 +41,13 @@ def evaluate(
 
     `lower` is `certify.certificate`'s, `upper` the smallest that attacks within `test.box` found:
     `attack.minimal` for each point, then `attack.run` at each of `radii` against the points that
-    are undecided there. Health checks look for signs that the attacks were misled (zero gradients,
-    a loss that does not change, a random search or plain PGD that disagree, probabilities for
-    outputs, margins of rounding, wide brackets); they end up in `warnings`, and what their probes
-    break counts. A network of which no certificate is known gets lower = 0 and a warning. Where the
-    points are no random sample, say `sampled=False`: the headline then claims nothing of the
-    population. One seed, one result.
+    are undecided there, both with the clusters that the points come from where `test` knows them.
+    Health checks look for signs that the attacks were misled (zero gradients, a loss that does not
+    change, a random search or plain PGD that disagree, probabilities for outputs, margins of
+    rounding, wide brackets); they end up in `warnings`, and what their probes break counts. A
+    network of which no certificate is known gets lower = 0 and a warning. Where the points are no
+    random sample, say `sampled=False`: the headline then claims nothing of the population. One
+    seed, one result.
 
     Arguments:
 
@@ -64,9 +65,10 @@ def evaluate(
     """
     _check_settings(net, test, norm, effort, generator, batch)
     asked = None if radii is None else sorted(set(checked_radii(radii)))
-    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator)
+    known = known_clusters(test)
+    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator, known)
     out = task.outputs()
-    first = task.minimal_attack(progress, known_clusters(test))
+    first = task.minimal_attack(progress)
     count = None if certify else 0
     found, lower, proof = _attack_and_certify(task, first, asked, count, effort, progress)
     found, warnings = probed(task, out, found)
@@ -84,44 +86,71 @@ def bracket(
     test: Dataset,
     *,
     norm: str = "l2",
-    radii: Sequence[float] = (),
+    radii: Sequence[float] | None = None,
     mixture: GaussianClusters | None = None,
     rays: Sequence[Tensor] = (),
     certified: int | None = None,
     effort: Literal["tight", "fast"] = "tight",
+    sampled: bool = True,
     generator: torch.Generator,
     batch: int = CERTIFY_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> Robustness:
     """Radii from both sides without health checks: what `evaluate` does before it doubts them.
 
+    A network of which no certificate is known is a ValueError, unless none is asked for.
+
     Arguments:
 
     - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
     - `test`: points (n, dim) and labels, a `Dataset`; attacks stay in its box, where it has one.
     - `norm`: "l1", "l2" or "linf", the norm of perturbations.
-    - `radii`: all attacks meet the points that are undecided at these radii >= 0; none by default.
+    - `radii`: all attacks meet the points that are undecided at these radii >= 0; None for none.
     - `mixture`: searches the rays between the centres of these `GaussianClusters`, of which the
       points' `group` is the subclass; None (the default) searches none. `evaluate` takes the
       points' own source.
-    - `rays`: more directions (n, dim) to search, such as what broke another network.
+    - `rays`: more directions, each (n, dim), to search, such as what broke another network.
     - `certified`: so many of the first points are certified, the others' lower radius is 0; None
-      for all.
+      for all. `gap`, `curve` and `headline` of the result take these others as not proven.
     - `effort`: that of the certificate, and of attacks on networks that are not a `PReLUNet` or a
       `Grouped` one: 100 steps with "tight", 30 with "fast".
+    - `sampled`: whether the points are a random sample, for the headline and the table.
     - `generator`: source of all random numbers; the same seed gives the same result.
     - `batch`: points at a time; more of them need more memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
     """
     _check_settings(net, test, norm, effort, generator, batch)
-    asked = sorted(set(checked_radii(radii))) if len(radii) > 0 else []
+    asked = None if radii is None else sorted(set(checked_radii(radii)))
     if certified is not None:
         _check.integer("certified", certified, minimum=0)
-    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator)
+    if certified != 0:
+        rule = "be a network with a certificate, or `certified` be 0"
+        _check.require(can_certify(net), "net", rule, type(net).__name__)
+    _check_rays(mixture, rays, test)
+    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator, mixture)
     task.outputs()  # which says early whether network and data fit
-    first = task.minimal_attack(progress, mixture, rays)
+    first = task.minimal_attack(progress, rays)
     found, lower, proof = _attack_and_certify(task, first, asked, certified, effort, progress)
-    return _robustness(task, found, lower, proof, _settings(task, effort, certified != 0, asked))
+    settings = _settings(task, effort, certified != 0, asked)
+    settings |= {"certified": certified, "mixture": mixture is not None, "rays": len(rays)}
+    return replace(_robustness(task, found, lower, proof, settings), sampled=sampled)
+
+
+def _check_rays(mixture: object, rays: object, test: Dataset) -> None:
+    """Whether the points can come from the mixture, and rays are of all points."""
+    known = mixture is None or (
+        isinstance(mixture, GaussianClusters)
+        and mixture.dim == test.dim
+        and set(mixture.labels.tolist()) == {-1, 1}
+    )
+    rule = f"be GaussianClusters of classes -1 and +1 in {test.dim} dimensions, or None"
+    _check.require(known, "mixture", rule, mixture)
+    each = isinstance(rays, list | tuple) and all(
+        isinstance(ray, Tensor) and ray.shape == test.x.shape and ray.is_floating_point()
+        for ray in rays
+    )
+    rule = f"be a list of tensors of shape {tuple(test.x.shape)}, as the points are"
+    _check.require(each, "rays", rule, rays)
 
 
 def _check_settings(

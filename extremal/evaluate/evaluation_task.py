@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from extremal import _check
 from extremal._progress import Progress
 from extremal._tensors import batches
-from extremal.attack import CLEAN_NAME, AttackResult, Ball, known_clusters, minimal, run, verified
+from extremal.attack import CLEAN_NAME, AttackResult, Ball, minimal, run, verified
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset, GaussianClusters
 from extremal.models import check_outputs, float64_copy
@@ -28,6 +28,7 @@ class EvaluationTask:
     steps: int
     batch: int
     generator: torch.Generator
+    mixture: GaussianClusters | None = None  # the clusters that the points come from, where known
 
     @property
     def dtype(self) -> torch.dtype:
@@ -48,13 +49,10 @@ class EvaluationTask:
         return out
 
     def minimal_attack(
-        self,
-        progress: bool | Progress,
-        mixture: GaussianClusters | None,
-        rays: Sequence[Tensor] = (),
+        self, progress: bool | Progress, rays: Sequence[Tensor] = ()
     ) -> AttackResult:
         """The smallest radius found for each point within the box, 0 for a misclassified one."""
-        test, group = self.test, None if mixture is None else self.test.group
+        test, group = self.test, None if self.mixture is None else self.test.group
         clean = verified(
             self.net, test.x, test.y, test.x, Ball(self.norm, 0.0, test.box), CLEAN_NAME
         )
@@ -68,7 +66,7 @@ class EvaluationTask:
             norm=self.norm,
             box=test.box,
             steps=self.steps,
-            mixture=mixture,
+            mixture=self.mixture,
             group=None if group is None else group[right],
             rays=[ray[right] for ray in rays],
             generator=self.generator,
@@ -105,7 +103,6 @@ class EvaluationTask:
         if len(rows) == 0:
             return found
         part = self.test.take(rows)
-        mixture = known_clusters(part)
         result = run(
             self.net,
             part.x,
@@ -114,8 +111,8 @@ class EvaluationTask:
             radius=radius,
             box=part.box,
             steps=self.steps,
-            mixture=mixture,
-            group=None if mixture is None else part.group,
+            mixture=self.mixture,
+            group=None if self.mixture is None else part.group,
             generator=self.generator,
             batch=self.batch,
         )

@@ -170,8 +170,8 @@ record = Experiment(
 """
 
 
-def test_a_record_in_a_file_is_run_resumed_and_shown(here, tmp_path, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
+@pytest.mark.usefixtures("users_folder")
+def test_a_record_in_a_file_is_run_resumed_and_shown(here, tmp_path):
     (tmp_path / "my_record.py").write_text(OWN)
     assert "3 trials, 0 done" in here("run", "my_record.py", "--dry-run")[1]
     code, out, err = here("run", "my_record.py", "-s", "smoke", "-j", "1", "--json")

@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,17 +15,6 @@ from extremal.experiments import Experiment
 
 experiment = Experiment({name!r}, "T", "S", "m:f", {{}}, (), ())
 """
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder of a user's, whose modules are forgotten afterwards."""
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    known = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - known:
-        if (getattr(sys.modules[name], "__file__", None) or "").startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 def test_each_record_has_its_name_and_each_id_a_study() -> None:
@@ -76,14 +64,14 @@ def test_an_unknown_name_gets_the_nearest_ones(asked: str, hint: str) -> None:
         assert str(caught.value).endswith("; see `extremal list`")
 
 
-def test_a_name_from_a_stranger_imports_no_file(folder: Path) -> None:
-    (folder / "mine.py").write_text("raise SystemExit")
+def test_a_name_from_a_stranger_imports_no_file(users_folder: Path) -> None:
+    (users_folder / "mine.py").write_text("raise SystemExit")
     with pytest.raises(ValueError, match="unknown experiment"):
-        get(str(folder / "mine.py"))
+        get(str(users_folder / "mine.py"))
 
 
-def test_a_record_in_a_file_of_ones_own(folder: Path) -> None:
-    inner = folder / "a.pyenv"
+def test_a_record_in_a_file_of_ones_own(users_folder: Path) -> None:
+    inner = users_folder / "a.pyenv"
     inner.mkdir()
     (inner / "mine.py").write_text(RECORD.format(name="mine/one"))
     (inner / "two.py").write_text(
@@ -129,25 +117,25 @@ def test_a_record_in_a_file_of_ones_own(folder: Path) -> None:
     ],
 )
 def test_a_file_that_holds_no_record_is_one_clear_line(
-    folder: Path, file: str, text: str, asked: str, message: str
+    users_folder: Path, file: str, text: str, asked: str, message: str
 ) -> None:
-    (folder / file).write_text(text)
+    (users_folder / file).write_text(text)
     with pytest.raises(ValueError, match=message) as caught:
-        find_record(f"{folder}/{asked}")
+        find_record(f"{users_folder}/{asked}")
     assert "\n" not in str(caught.value)
 
 
-def test_a_file_that_was_edited_is_read_again(folder: Path) -> None:
+def test_a_file_that_was_edited_is_read_again(users_folder: Path) -> None:
     """In one interpreter, as in a notebook: processes would compute by the new one."""
     for name in ("mine/first", "mine/second-one"):  # of another length, which bytecode is told by
-        (folder / "edited_record.py").write_text(RECORD.format(name=name))
-        assert find_record(f"{folder}/edited_record.py").name == name
+        (users_folder / "edited_record.py").write_text(RECORD.format(name=name))
+        assert find_record(f"{users_folder}/edited_record.py").name == name
 
 
-def test_the_source_of_a_users_module_is_enough(folder: Path) -> None:
-    sys.path.insert(0, str(folder))
+def test_the_source_of_a_users_module_is_enough(users_folder: Path) -> None:
+    sys.path.insert(0, str(users_folder))
     text = "def f(p, g): return __name__, __file__\nif __name__ == '__main__':\n    1 / 0\n"
-    file = folder / "only_here.py"
+    file = users_folder / "only_here.py"
     file.write_text(text)
     source = study_source("only_here:f")
     assert source == (str(file), text)

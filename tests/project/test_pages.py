@@ -194,9 +194,9 @@ def test_other_commands_name_what_exists(page, command):
 
 
 @pytest.mark.parametrize("page", RUN, ids=name_of)
-def test_python_blocks_run_as_they_stand(page, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(str(tmp_path))
+def test_python_blocks_run_as_they_stand(page, users_folder, monkeypatch, capsys):
+    monkeypatch.chdir(users_folder)
+    monkeypatch.syspath_prepend(str(users_folder))
     for name, text in files_of(page).items():
         Path(name).write_text(text)
     names: dict[str, object] = {"__name__": "page"}
