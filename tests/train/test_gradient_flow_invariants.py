@@ -84,4 +84,4 @@ def test_too_few_steps_leave_the_network_on_the_flow(max_steps):
     reached = caught.value.trajectory.info["reached"]
     assert 0.0 < reached < 1e4
     gradient_flow(short, data, until=reached)
-    assert largest_difference(net, short) < 1e-4 * reached
+    assert largest_difference(net, short) < 2e-4 * reached

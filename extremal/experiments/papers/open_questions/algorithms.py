@@ -159,7 +159,7 @@ algorithm = Experiment(
         _measure("Loss at the end", "loss", "training loss", "y"),
     ),
     claims=tuple(claim for run in (*_ALL_RUNS, *_LARGE_RUNS) for claim in _claims(run["run"])),
-    version=3,
+    version=4,
     notes=(
         "All runs of one seed share data and initial weights; the flow is that of the samples, not "
         "of the mixture. A run whose step is too large for its loss is kept as diverged, without a "

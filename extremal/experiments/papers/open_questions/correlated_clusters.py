@@ -191,7 +191,7 @@ correlation = Experiment(
             for p in (1.0, 3.0)
         ),
     ),
-    version=2,
+    version=3,
     notes=(
         "Radii are medians over test points, each relative to half the distance of its centre to "
         "the nearest one of the other class; beside the median of all points is that of the "
