@@ -14,6 +14,7 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 from extremal.train.flow.coupled_stage import CoupledStage
+from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import (
     ConstantPull,
     NeuronAngles,
@@ -21,7 +22,6 @@ from extremal.train.flow.neuron_dynamics import (
     tangential,
 )
 from extremal.train.flow.runge_kutta import BOGACKI_SHAMPINE_32, Counts, State, stepped
-from extremal.train.flow.stage import Stage, StagePlan
 
 # Every so many rounds of steps the neurons are checked for having come to rest at a kink.
 _ROUNDS_BETWEEN_REST_CHECKS = 16
@@ -150,7 +150,7 @@ def _attempted_step(
     return new, torch.maximum(miss[0].abs().amax(1), miss[1].abs())
 
 
-class AlignmentStage(Stage):
+class AlignmentStage(FlowStage):
     """Neurons do not interact yet, and each takes its own steps: outputs are taken as zero."""
 
     name = "alignment"
@@ -185,7 +185,7 @@ class AlignmentStage(Stage):
         pull, growth = self.independent.field.pull(place, torch.arange(len(theta)))
         return not bool(growth.any()) and not bool(tangential(pull, place).any())
 
-    def advance(self, limit: float) -> Stage | None:
+    def advance(self, limit: float) -> FlowStage | None:
         """Go forward while the outputs are negligible; then the stage in which they count."""
         left = limit - self._time
         largest = self._largest_output(self.state)

@@ -16,6 +16,7 @@ from torch import Tensor
 from extremal._tensors import unit_rows
 from extremal.train.flow.cluster_field import ClusterField
 from extremal.train.flow.fitting_stage import FittingStage
+from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem
 from extremal.train.flow.neuron_groups import (
     Groups,
@@ -24,7 +25,6 @@ from extremal.train.flow.neuron_groups import (
     heaviest_neurons,
 )
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, State, Stepper
-from extremal.train.flow.stage import Stage, StagePlan
 
 # A preview starts on so many samples, and adds at most so many that it leaves unfitted.
 _PREVIEW_SAMPLES = 1000
@@ -142,7 +142,7 @@ def _run_ahead(
     return Preview(system, share, ahead.state, ahead.time, finished)
 
 
-class CoupledStage(Stage):
+class CoupledStage(FlowStage):
     """All neurons, from the `state` and time at which they begin to interact."""
 
     name = "waking"
@@ -169,7 +169,7 @@ class CoupledStage(Stage):
         """Whether nothing moves any more, and nothing ever will."""
         return self.stepper.is_at_rest
 
-    def advance(self, limit: float) -> Stage | None:
+    def advance(self, limit: float) -> FlowStage | None:
         """Take one step, not beyond `limit`, and look for the few now and then."""
         self.stepper.advance(limit)
         place, theta = self.stepper.state

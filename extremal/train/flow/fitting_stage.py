@@ -10,11 +10,11 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 from extremal.data import Dataset
+from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
 from extremal.train.flow.sample_field import kink_widths, rounded_power
-from extremal.train.flow.stage import Stage, StagePlan
 from extremal.train.losses import negative_slopes
 
 # So few groups are cheap enough to be followed with smaller errors.
@@ -116,7 +116,7 @@ class GroupFlow:
         return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
 
 
-class FittingStage(Stage):
+class FittingStage(FlowStage):
     """Groups of neurons from where `stepper` stands, followed by a `flow` that merging replaces.
 
     `coupled_since` is when neurons began to interact. `change` and `bound` add up what dropping and
@@ -174,7 +174,7 @@ class FittingStage(Stage):
         share = _LATE_KINK_TOLERANCE_SHARE if kinked else _LATE_TOLERANCE_SHARE
         self.flow.tighten(share * self.plan.tolerance)
 
-    def advance(self, limit: float) -> Stage | None:
+    def advance(self, limit: float) -> FlowStage | None:
         """Take one step, not beyond `limit`; for p = 1 merge groups before it if that is due."""
         if self.plan.system.field.p == 1.0 and self.time >= self._next_merge_time:
             self._merge_if_worthwhile()

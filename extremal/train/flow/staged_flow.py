@@ -18,9 +18,9 @@ from extremal.models import PReLUNet
 from extremal.train.flow.alignment_stage import AlignmentStage
 from extremal.train.flow.cluster_field import ClusterField
 from extremal.train.flow.driver import Flow
+from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, from_polar, to_polar
 from extremal.train.flow.sample_field import SampleField
-from extremal.train.flow.stage import Stage, StagePlan
 from extremal.train.losses import Loss
 
 # The data are being fitted once the loss is below this share of the first loss.
@@ -72,7 +72,7 @@ class StagedFlow(Flow):
             counts=self.counts,
         )
         self.subspace = place.shape[1] - 1
-        self.stage: Stage = AlignmentStage(self.plan, (place, theta), time)
+        self.stage: FlowStage = AlignmentStage(self.plan, (place, theta), time)
         self._earlier: dict[str, float] = {}
 
     @property

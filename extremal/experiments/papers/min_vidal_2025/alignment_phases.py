@@ -115,7 +115,7 @@ alignment = Experiment(
         "seeds": 1,
     },
     axes=("nudge",),
-    version=3,
+    version=2,
     columns=3,
     panels=(
         _line("Directions", "mean_cosine", "mean cosine of what ends dominant"),

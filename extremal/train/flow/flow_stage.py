@@ -35,7 +35,7 @@ class StagePlan:
         return self.system.field.at_samples(self.system.outputs(state))
 
 
-class Stage(ABC):
+class FlowStage(ABC):
     """One part of a flow, from where the one before ended to where the next one begins."""
 
     name: ClassVar[str]
@@ -60,7 +60,7 @@ class Stage(ABC):
         """Whether nothing moves any more, and nothing ever will."""
 
     @abstractmethod
-    def advance(self, limit: float) -> Stage | None:
+    def advance(self, limit: float) -> FlowStage | None:
         """Go forward in time, not beyond `limit`; the stage that follows, once this one is over."""
 
     @abstractmethod
