@@ -4,7 +4,7 @@ from extremal.train.adversarial_training import adversarial
 from extremal.train.early_stopping import RobustValidation
 from extremal.train.flow.end_condition import Until
 from extremal.train.flow.gradient_flow import gradient_flow
-from extremal.train.flow.verification import UnverifiedFlowWarning
+from extremal.train.flow_verification import UnverifiedFlowWarning
 from extremal.train.gradient_descent import adam, gd, sgd
 from extremal.train.inner_attack import InnerAttack, input_gradient, loss_slope
 from extremal.train.losses import Loss, loss_and_gradient, total_loss

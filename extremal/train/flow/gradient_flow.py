@@ -24,8 +24,8 @@ from extremal.train.flow.driver import (
 )
 from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.staged_flow import StagedFlow
-from extremal.train.flow.verification import compared
 from extremal.train.flow.weight_flow import WeightFlow
+from extremal.train.flow_verification import compared
 from extremal.train.gradient_descent import check_fit
 from extremal.train.losses import Function, Loss, LossName, as_loss
 from extremal.train.recording import Record, Recorder, Trajectory
