@@ -80,7 +80,7 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
 
     p = page.find_element(By.ID, "c-p")
     p.send_keys(Keys.ARROW_RIGHT * 20)  # by 0.1 each, as with the keyboard
-    ready(page, "p = 3: of 35 neurons that matter, 35 follow a subclass centre")
+    ready(page, "p = 3: of 34 neurons that matter, 34 follow a subclass centre")
     assert "centre 1 (class +)" in text(page, "followed")
     assert "average" not in text(page, "followed")
     until(page, lambda: page.execute_script(HALF) > 0.65)
