@@ -23,6 +23,11 @@ from extremal.train.flow.end_condition import Goals, Until
 from extremal.train.flow.runge_kutta import Counts
 from extremal.train.recording import Recorder, Trajectory
 
+# The data are being fitted once the loss is below this share of the first loss.
+FITTING_LOSS_SHARE = 0.6
+# Alignment has ended once the loss is below this share of the first loss.
+_ALIGNED_LOSS_SHARE = 0.999
+
 
 class Flow(ABC):
     """A flow that goes forward step by step and knows its states within the last step."""
@@ -68,6 +73,13 @@ class Flow(ABC):
     @abstractmethod
     def report(self) -> dict[str, object]:
         """The run in numbers."""
+
+    def mark_phases(self, loss_share: float) -> None:
+        """Note phases by the loss, as a share of the first: alignment ends once it has moved."""
+        if loss_share < _ALIGNED_LOSS_SHARE:
+            self.phases.setdefault("alignment ends", self.time)
+        if loss_share < FITTING_LOSS_SHARE:
+            self.phases.setdefault("fitting starts", self.time)
 
     def memory(self) -> dict[str, float]:
         """What a flow that goes on from here needs to know of the way until here."""

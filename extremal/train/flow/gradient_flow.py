@@ -23,6 +23,7 @@ from extremal.train.flow.driver import (
     resume,
 )
 from extremal.train.flow.end_condition import Until, as_until
+from extremal.train.flow.shallow_flow import ShallowFlow
 from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import WeightFlow
 from extremal.train.flow_verification import compared
@@ -62,14 +63,17 @@ def gradient_flow(
     times faster.
 
     "general" makes no assumption on the data and converges to the sample's flow as `tolerance` goes
-    to 0. A one-output network without biases is followed in stages (`flow.staged_flow`) where
-    `tolerance` is at least 1e-4 (1e-3 unless said): polar coordinates, in which no small number
-    occurs, neurons by themselves while they align, then the few directions that are left. Any other
-    network, a loss of one's own, and any tolerance below 1e-4 (1e-6 unless said) is followed on the
-    weights in float64 by Dormand & Prince 5(4), with errors below `tolerance` of each neuron's own
-    length per step. At kinks (p = 1) the slope of relu at 0 is 0; in stages, once neurons interact,
-    kinks are rounded within `tolerance` times a sample's length, so that neurons can slide along
-    them.
+    to 0. Two-layer networks have polar coordinates, in which no small number occurs, and are
+    followed in them where `tolerance` is at least 1e-4 (1e-3 unless said). With one output, all of
+    it trained and no biases, the flow goes in stages (`flow.staged_flow`): neurons by themselves
+    while they align, then the few directions that are left. With several outputs, biases, frozen
+    parts, a preparation or a loss of one's own, all neurons are followed to the end in stabilised
+    steps (`flow.shallow_flow`), whose number grows like the logarithm of time once the loss falls.
+    Any other network, one with a neuron that is zero, and any tolerance below 1e-4 (1e-6 unless
+    said) is followed on the weights in float64 by Dormand & Prince 5(4), with errors below
+    `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of relu at 0 is 0;
+    in polar coordinates kinks are rounded within `tolerance` times a sample's length, in stages
+    once neurons interact, so that neurons can slide along them.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
@@ -116,9 +120,7 @@ def gradient_flow(
     _check.instance("verify", verify, bool, "be True or False")
     used = as_loss(loss)
     check_fit(net, train, used)
-    zero = isinstance(net, PReLUNet) and not bool(net.neurons.detach().any())
-    rule = "have a neuron that is not zero (tiny ones need dtype=torch.float64)"
-    _check.require(not zero, "net", rule, "zeros alone")
+    _require_a_neuron(net)
     del generator
     torch.set_flush_denormal(True)
     fits = used.function is None or method != "mixture"
@@ -127,10 +129,11 @@ def gradient_flow(
     loose = tolerance is None or tolerance >= _LEAST_STAGED_TOLERANCE
     name = _chosen_method(method, net, train, stageable, loose)
     staged = name == "mixture" or (stageable and loose)
-    tolerance = (1e-3 if staged else 1e-6) if tolerance is None else tolerance
+    shallow = not staged and loose and has_directions(net)
+    tolerance = (1e-3 if staged or shallow else 1e-6) if tolerance is None else tolerance
 
     twin, start = _float64_twin(net), _float64_twin(net)
-    data = train if staged else train.to(torch.float64)
+    data = train if staged or shallow else train.to(torch.float64)
     recorder = Recorder(record, twin, data, used, end.time)
     saved: Checkpoint | None = None
     state: dict[str, Any] = {"time": 0.0}
@@ -138,12 +141,13 @@ def gradient_flow(
         saved = _checkpoint(checkpoint, twin, train, recorder, [tolerance, name])
         state = read_state(saved, recorder, end.time)
     flow: Flow
-    if staged:
-        assert isinstance(twin, PReLUNet)
+    if staged and isinstance(twin, PReLUNet):
         known, horizon = name == "mixture", _horizon(end, used, len(train))
         flow = StagedFlow(
             twin, data, used, tolerance, horizon, known=known, exact=end.goals, time=state["time"]
         )
+    elif shallow and isinstance(twin, PReLUNet):
+        flow = ShallowFlow(twin, data, used, tolerance, time=state["time"])
     else:
         flow = WeightFlow(twin, data, used, tolerance, end.time, time=state["time"])
     resume(flow, state)
@@ -160,6 +164,12 @@ def gradient_flow(
             compared(twin, start, train, used, 0.1 * tolerance)
         )
     return trajectory
+
+
+def _require_a_neuron(net: nn.Module) -> None:
+    zero = isinstance(net, PReLUNet) and not bool(net.neurons.detach().any())
+    rule = "have a neuron that is not zero (tiny ones need dtype=torch.float64)"
+    _check.require(not zero, "net", rule, "zeros alone")
 
 
 def _chosen_method(
@@ -179,8 +189,12 @@ def can_be_staged(net: nn.Module) -> bool:
         return False
     trained = all(part.requires_grad for part in net.parameters())
     simple = net.outputs == 1 and net.bias is None and net.hidden_bias is None
-    alive = bool(net.neurons.detach().any(1).all())
-    return trained and simple and alive and net.preparation.is_identity
+    return trained and simple and has_directions(net) and net.preparation.is_identity
+
+
+def has_directions(net: nn.Module) -> bool:
+    """Whether a network is a two-layer one all of whose neurons have a direction."""
+    return isinstance(net, PReLUNet) and bool(net.neurons.detach().any(1).all())
 
 
 def _checkpoint(

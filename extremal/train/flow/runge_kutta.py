@@ -123,19 +123,7 @@ class Stepper:
         if self._last_step is None or time >= self.time:
             return self.state
         start, before, slopes, tableau = self._last_step
-        size = self.time - start
-        share = (time - start) / size
-        found = []
-        for i, (old, new) in enumerate(zip(before, self.state, strict=True)):
-            rise = new - old
-            bend = size * slopes[0][i] - rise
-            tail = rise - size * slopes[-1][i] - bend
-            inner = tail
-            if tableau.dense is not None:
-                extra = _weighted_sum(tuple(slope[i] for slope in slopes), tableau.dense)
-                inner = tail + (1.0 - share) * size * extra
-            found.append(old + share * (rise + (1.0 - share) * (bend + share * inner)))
-        return tuple(found)
+        return dense_state((start, self.time), before, self.state, slopes, time, tableau.dense)
 
     def _attempt(self, size: float) -> tuple[State, list[State], float]:
         slopes = [self.slope]
@@ -155,6 +143,33 @@ class Stepper:
     def _evaluate(self, state: State) -> State:
         self.counts.right_hand_sides += 1
         return self.right_hand_side(state)
+
+
+def dense_state(
+    span: tuple[float, float],
+    before: State,
+    after: State,
+    slopes: list[State],
+    time: float,
+    dense: tuple[float, ...] | None = None,
+) -> State:
+    """The state at a time within a step over `span`, by the cubic through both ends.
+
+    The first and the last of `slopes` are those at the ends; with `dense`, weights of all of them,
+    the cubic is completed to a higher order.
+    """
+    size = span[1] - span[0]
+    share = (time - span[0]) / size
+    found = []
+    for i, (old, new) in enumerate(zip(before, after, strict=True)):
+        rise = new - old
+        bend = size * slopes[0][i] - rise
+        inner = rise - size * slopes[-1][i] - bend
+        if dense is not None:
+            extra = _weighted_sum(tuple(slope[i] for slope in slopes), dense)
+            inner = inner + (1.0 - share) * size * extra
+        found.append(old + share * (rise + (1.0 - share) * (bend + share * inner)))
+    return tuple(found)
 
 
 def step_factor(error: float, order: int) -> float:

@@ -17,14 +17,12 @@ from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.flow.alignment_stage import AlignmentStage
 from extremal.train.flow.cluster_field import ClusterField
-from extremal.train.flow.driver import Flow
+from extremal.train.flow.driver import FITTING_LOSS_SHARE, Flow
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, from_polar, to_polar
 from extremal.train.flow.sample_field import SampleField
 from extremal.train.losses import Loss
 
-# The data are being fitted once the loss is below this share of the first loss.
-_FITTING_LOSS_SHARE = 0.6
 # What a flow that goes on from a file adds to, or takes the larger of.
 _SUMMED_CHANGES = ("change", "bound")
 _LARGEST_CHANGES = ("residual", "missed")
@@ -99,7 +97,7 @@ class StagedFlow(Flow):
             self.stage = following
         if self.stage.interacts and "fitting starts" not in self.phases:
             loss = Loss(self.plan.system.loss.name).value(self.outputs(self.time), self.plan.data.y)
-            if float(loss) < _FITTING_LOSS_SHARE * self.plan.first_loss:
+            if float(loss) < FITTING_LOSS_SHARE * self.plan.first_loss:
                 self.phases["fitting starts"] = self.time
                 self.stage.tighten()
 

@@ -59,17 +59,9 @@ class WeightFlow(Flow):
         return self.stepper.time
 
     def step(self, limit: float) -> None:
-        """Take one step, not beyond `limit`.
-
-        Alignment ends once the loss has moved by a thousandth, fitting starts once it has fallen by
-        0.4.
-        """
+        """Take one step, not beyond `limit`."""
         self.stepper.advance(limit)
-        share = self.last_loss / self.first_loss
-        if share < 0.999:
-            self.phases.setdefault("alignment ends", self.time)
-        if share < 0.6:
-            self.phases.setdefault("fitting starts", self.time)
+        self.mark_phases(self.last_loss / self.first_loss)
 
     def write(self, net: nn.Module, time: float) -> None:
         """Put the weights as they were at a time within the last step into a network."""
