@@ -30,7 +30,7 @@ def test_against_another_library(case):
     net, data = problem(p, **settings)
     net.freeze(*frozen)
     wanted = library_flow(net, data, Loss(name), (0.9, 1.0))
-    flow = ShallowFlow(net, data, Loss(name), 1e-9)
+    flow = ShallowFlow(net, data, Loss(name), 1e-8)
     while flow.time < 1.0:
         begun = flow.time
         flow.step(1.0)
@@ -46,18 +46,18 @@ def test_against_another_library(case):
 @pytest.mark.parametrize("frozen", [(), ("hidden_bias",), ("votes",)])
 def test_relu_networks_with_biases_approach_the_flow_of_their_weights(frozen):
     errors = []
-    for tolerance in (1e-3, 1e-5):
+    for tolerance in (1e-3, 1e-7):
         (net, data), (exact, _) = (problem(1.0, biases=True) for _ in range(2))
         for one in (net, exact):
             one.freeze(*frozen)
-        gradient_flow(exact, data, until=2.0, tolerance=1e-7)
+        gradient_flow(exact, data, until=2.0, tolerance=1e-9)
         flow = ShallowFlow(net, data, Loss("exp"), tolerance)
         while flow.time < 2.0:
             flow.step(2.0)
         flow.write(net, 2.0)
         errors.append(largest_difference(net, exact))
     assert errors[0] < 2e-2
-    assert errors[1] < 0.2 * errors[0]
+    assert errors[1] < 3e-4  # a kink that is crossed within a step costs more than smooth steps
 
 
 def digits(count: int = 300) -> Dataset:
@@ -67,10 +67,10 @@ def digits(count: int = 300) -> Dataset:
 
 def test_ten_classes_from_a_tiny_start():
     """Fitted in few steps, with what the flow conserves conserved, and f that of the weights."""
-    data, found = digits(), {}
+    data, found = digits(100), {}
     for tolerance in (None, 1e-5):
         net = PReLUNet(
-            64, 20, 1.0, 10, init=Gaussian(1e-6), generator=torch.Generator().manual_seed(0)
+            64, 12, 1.0, 10, init=Gaussian(1e-6), generator=torch.Generator().manual_seed(0)
         )
         record = Record(at=(20.0, 90.0), watch={"balance": balancedness})
         run = gradient_flow(
@@ -98,15 +98,15 @@ def test_a_loss_of_ones_own_behind_a_preparation():
     for tolerance in (1e-3, 1e-6):
         generator = torch.Generator().manual_seed(1)
         net = PReLUNet(
-            64, 10, 2.0, bias=True, preparation=prepared, init=Gaussian(1e-2), generator=generator
+            64, 10, 2.0, bias=True, preparation=prepared, init=Gaussian(0.1), generator=generator
         )
         signed = Dataset(data.x, 2 * (data.y % 2) - 1)
         gradient_flow(
-            net, signed, loss=Loss("square", function=square), until=20.0, tolerance=tolerance
+            net, signed, loss=Loss("square", function=square), until=60.0, tolerance=tolerance
         )
         outputs.append(net(data.x).detach())
     assert float(outputs[1].abs().max()) > 0.5
-    assert float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max()) < 5e-3
+    assert float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max()) < 1e-2
 
 
 def test_a_frozen_vote_far_larger_than_its_neuron():
@@ -119,7 +119,7 @@ def test_a_frozen_vote_far_larger_than_its_neuron():
     _, data = problem(1.0)
     run = gradient_flow(net, data, until=1.0)
     assert run.info["engine"] == "shallow"
-    assert run.info["steps"] < 500
+    assert run.info["steps"] < 200
     assert float(net.neurons.detach().norm(dim=1).max()) > 1e-2
 
 
@@ -139,7 +139,8 @@ def decay(tolerance: float, until: float, largest: float) -> tuple[float, Counts
 def test_fast_decay_does_not_hold_steps_back():
     error, counts = decay(1e-4, 3.0, 1e4)
     assert error < 1e-3
-    assert counts.right_hand_sides < 0.1 * 3.0 * 1e4 / 2.0  # Euler's stable steps
+    # The fast parts are to be followed until they are gone: half of the steps are before time .01.
+    assert counts.right_hand_sides < 0.15 * 3.0 * 1e4 / 2.0  # of Euler's stable steps
 
 
 def test_chebyshev_steps_are_of_second_order():

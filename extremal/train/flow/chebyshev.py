@@ -2,14 +2,18 @@
 
 An explicit step of s stages is stable up to about .65 s^2 over the largest rate, not 2 s over it.
 Sommeijer, Shampine & Verwer 1998, "RKC: an explicit solver for parabolic PDEs", second order.
+
+Where the right-hand side is a sum over samples, the stages of a step may take a part of them: with
+F the whole, P the part and y the start of the step, stages use P(z) + F(y) - P(y) for F(z). Only
+the change over the step is the part's, and the error estimate takes the whole at both ends.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-
-from torch import Tensor
+from collections.abc import Callable
+from typing import Protocol
 
 from extremal.train.flow.runge_kutta import Counts, RightHandSide, State, dense_state, step_factor
 
@@ -21,17 +25,31 @@ _MOST_STAGES = 50
 _RATE_SAFETY = 1.2
 # The first estimate of the largest rate takes so many products with the Jacobian, later ones one.
 _FIRST_RATE_PRODUCTS = 8
-# The Jacobian is seen by moving no entry of the state by more than this.
+# The Jacobian is seen by a move of this size.
 _JACOBIAN_MOVE = 1e-4
 # The error of a step is of third order.
 _ORDER = 3
+# A step whose error, as the part of the samples sees it, is above this is not worth the whole.
+_HOPELESS_ERROR = 2.0
+
+
+class Part(Protocol):
+    """Cheaper right-hand sides for the stages of steps."""
+
+    def draw(self) -> tuple[RightHandSide, float] | None:
+        """One for the next step, and its cost as a share of the whole; None to take the whole."""
+        ...
+
+    def adapt(self, error: float) -> None:
+        """Learn by how many tolerances the last one drawn has put a step wrong."""
+        ...
 
 
 class ChebyshevStepper:
     """Integrates y' = right_hand_side(y) from `state` at `time`, one accepted step at a time.
 
-    A step is accepted where no entry of the state is estimated to be wrong by more than `tolerance`
-    after it, or by `tolerance` of itself if it is larger than 1. `rate` is an estimate of the
+    A step is accepted where the estimate of its error, as `measure` finds it, is at most
+    `tolerance`; unless given, that is `largest_change`. `rate` is an estimate of the
     largest size of an eigenvalue of the Jacobian, by the power method with one product a step.
     """
 
@@ -42,22 +60,28 @@ class ChebyshevStepper:
         time: float,
         tolerance: float,
         counts: Counts,
+        *,
+        measure: Callable[[State, State], float] | None = None,
+        part: Part | None = None,
     ) -> None:
         self.right_hand_side, self.tolerance, self.counts = right_hand_side, tolerance, counts
+        self.measure, self.part = measure or largest_change, part
         self.state, self.time = state, time
-        self.slope = self._evaluate(state)
+        self.slope = self._whole(state)
         self.rate = 0.0
         self._fast: State = self.slope  # the direction of the power method
         self._last_step: tuple[float, State, State, State] | None = None
+        self._draw()
         for _ in range(_FIRST_RATE_PRODUCTS):
             self._update_rate()
-        largest = max(_largest(part, whole) for part, whole in zip(self.slope, state, strict=True))
+        largest = self.measure(self.slope, state)
         self.size = tolerance ** (1.0 / _ORDER) / max(self.rate, largest, 1e-300)
 
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""
-        self._update_rate()
         while True:
+            self._draw()
+            self._update_rate()
             reaches_limit = self.size >= limit - self.time
             size = limit - self.time if reaches_limit else self.size
             stages = math.ceil(math.sqrt(1.0 + 1.54 * _RATE_SAFETY * size * self.rate))
@@ -76,7 +100,6 @@ class ChebyshevStepper:
                 return
             self.counts.rejected += 1
             self.size = size * factor
-            self._update_rate()
             if self.size < 1e-14 * max(self.time, 1e-300):
                 raise ArithmeticError(f"the step size vanished at time {self.time:g}")
 
@@ -99,7 +122,7 @@ class ChebyshevStepper:
         older = start
         newer = tuple(y + opening * size * f for y, f in zip(start, first, strict=True))
         for whole, one, two, slope_share, first_share in recurrence:
-            slope = self._evaluate(newer)
+            slope = self._stage_slope(newer)
             parts = zip(start, newer, older, slope, first, strict=True)
             older, newer = (
                 newer,
@@ -108,29 +131,59 @@ class ChebyshevStepper:
                     for y0, y1, y2, f1, f0 in parts
                 ),
             )
-        last = self._evaluate(newer)
-        error = 0.0
-        for y0, y1, f0, f1 in zip(start, newer, first, last, strict=True):
-            error = max(error, _largest(0.8 * (y0 - y1) + 0.4 * size * (f0 + f1), y0))
-        error /= self.tolerance
-        return newer, last, error if math.isfinite(error) else math.inf
+        if self._drawn is None:
+            last = self._whole(newer)
+            return newer, last, self._error(newer, last, size)
+        guess = self._stage_slope(newer)
+        error = self._error(newer, guess, size)
+        if error > _HOPELESS_ERROR:
+            return newer, guess, error
+        last = self._whole(newer)
+        pairs = zip(last, guess, strict=True)
+        missed = tuple(0.4 * size * (true - seen) for true, seen in pairs)
+        assert self.part is not None
+        self.part.adapt(self.measure(missed, start) / self.tolerance)
+        return newer, last, self._error(newer, last, size)
+
+    def _error(self, state: State, slope: State, size: float) -> float:
+        """The estimate of a step's error over the tolerance, from slopes at both ends."""
+        ends = zip(self.state, state, self.slope, slope, strict=True)
+        missed = tuple(0.8 * (y0 - y1) + 0.4 * size * (f0 + f1) for y0, y1, f0, f1 in ends)
+        found = self.measure(missed, self.state) / self.tolerance
+        return found if math.isfinite(found) else math.inf
 
     def _update_rate(self) -> None:
         """One product with the Jacobian, by a difference of slopes."""
-        length = max(float(part.abs().max()) for part in self._fast)
+        length = self.measure(self._fast, self.state)
         if not 0.0 < length < math.inf:
             self._fast = self.slope
             return
         unit = tuple((_JACOBIAN_MOVE / length) * part for part in self._fast)
         moved = tuple(y + move for y, move in zip(self.state, unit, strict=True))
-        slope = self._evaluate(moved)
+        slope = self._stage_slope(moved)
         change = tuple(new - old for new, old in zip(slope, self.slope, strict=True))
         found = math.sqrt(_squares(change) / _squares(unit))
         if math.isfinite(found):
             self.rate = max(found, 0.5 * (self.rate + found))
             self._fast = change
 
-    def _evaluate(self, state: State) -> State:
+    def _draw(self) -> None:
+        """Choose the right-hand side of the stages, and shift it to be exact at the start."""
+        self._drawn = None if self.part is None else self.part.draw()
+        if self._drawn is not None:
+            side, cost = self._drawn
+            self.counts.right_hand_sides += cost
+            here = zip(self.slope, side(self.state), strict=True)
+            self._shift = tuple(whole - part for whole, part in here)
+
+    def _stage_slope(self, state: State) -> State:
+        if self._drawn is None:
+            return self._whole(state)
+        side, cost = self._drawn
+        self.counts.right_hand_sides += cost
+        return tuple(part + more for part, more in zip(side(state), self._shift, strict=True))
+
+    def _whole(self, state: State) -> State:
         self.counts.right_hand_sides += 1
         return self.right_hand_side(state)
 
@@ -139,9 +192,11 @@ def _squares(state: State) -> float:
     return sum(float(part.square().sum()) for part in state)
 
 
-def _largest(part: Tensor, whole: Tensor) -> float:
-    """The largest entry of `part`, relative to that of `whole` where it is larger than 1."""
-    return float((part.abs() / whole.abs().clamp(min=1.0)).max())
+def largest_change(change: State, state: State) -> float:
+    """The largest entry of a change, relative to that of the state where it is larger than 1."""
+    pairs = zip(change, state, strict=True)
+    found = [float((part.abs() / whole.abs().clamp(min=1.0)).max()) for part, whole in pairs]
+    return max(found) if all(map(math.isfinite, found)) else math.inf
 
 
 @functools.cache
@@ -168,4 +223,4 @@ def _coefficients(
         slope_share = 2.0 * b[j] * w1 / b[j - 1]
         first_share = -(1.0 - b[j - 1] * value[j - 1]) * slope_share
         rows.append((1.0 - one - two, one, two, slope_share, first_share))
-    return b[1] * w1, rows
+    return b[1] * w1, tuple(rows)

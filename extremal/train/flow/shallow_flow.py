@@ -2,7 +2,7 @@
 
 With w = a u, ||u|| = 1, the hidden bias b = a beta and the votes V = a r of a neuron (r has an
 entry for each output), f = sum_j a_j^2 r_j relu(<x, u_j> + beta_j)^p + c. With q_i the negative
-slopes of the loss in the outputs of sample i, s_i = relu(<x_i, u> + beta), and the sums over samples
+slopes of the loss in the outputs of sample i, s_i = relu(<x_i, u> + beta), and sums over samples
 
     g = sum_i q_i s_i^p,   G = p sum_i <r, q_i> s_i^(p-1) x_i,   h = p sum_i <r, q_i> s_i^(p-1),
 
@@ -14,12 +14,17 @@ the flow of the weights is
 where a frozen part loses its own term: with frozen votes r = V/a, with frozen neurons a and u stay.
 A start of 1e-60 differs from one of 1e-7 in log a alone. With neurons, hidden biases and votes
 trained, ||V||^2 - ||w||^2 - b^2 is conserved, and steps are put back to where it is. For p = 1 a
-hidden bias is one more coordinate of w, and of x a one.
+hidden bias is one more coordinate of w, and of x a one. Where votes are frozen, neurons grow like
+time and not exponentially: then w and b are followed as they are, by w' = a (u' + u (log a)').
+
+Where samples are many, the stages of a step take some of them (see `chebyshev`): all at random
+while all pull alike, and later the few that are hard.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -27,24 +32,60 @@ from torch import Tensor
 from extremal._tensors import unit_rows
 from extremal.data import Dataset
 from extremal.models import PReLUNet
-from extremal.train.flow.chebyshev import ChebyshevStepper
+from extremal.train.flow.chebyshev import ChebyshevStepper, largest_change
 from extremal.train.flow.driver import Flow
 from extremal.train.flow.neuron_dynamics import tangential
-from extremal.train.flow.runge_kutta import State
+from extremal.train.flow.runge_kutta import RightHandSide, State
 from extremal.train.flow.sample_field import kink_widths, rounded_power
 from extremal.train.losses import Loss, trainable
 
 # A block of (samples, neurons) has so many entries: some megabytes, which the cache holds.
 _BLOCK_ENTRIES = 1 << 19
+# Stages of a step take no fewer samples than this: fewer would save little.
+_LEAST_SAMPLES_OF_A_PART = 300
+# Stages take all samples where a part would need more than this share of them.
+_MOST_SHARE_OF_A_PART = 0.7
+# How likely a sample is drawn for a part is by its pull, plus this share of the mean pull.
+_LEAST_PULL_SHARE = 0.1
+# A part may put a step wrong by so many tolerances; the next one is larger where it did more.
+_ALLOWED_PART_ERROR = 0.1
+# The size of a part changes by at most this factor between steps.
+_PART_GROWTH = 1.5
+# After each step with all samples the size of a part falls by this factor, until one is tried.
+_WHOLE_DECAY = 0.95
+# A step may be wrong by this share of the tolerance: errors add up while neurons grow.
+_STEP_SHARE = 0.5
 # Where ||V|| is below this share of ||w||, its direction is left as the step has found it.
 _LEAST_PROJECTED_RATIO = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class _Samples:
+    """Prepared points, what they count, and for p = 1 the widths within which kinks are rounded."""
+
+    x: Tensor  # (n, dim), in the coordinates that are not zero throughout
+    y: Tensor  # (n,)
+    weight: Tensor  # (n,): what the slope of a sample's loss is multiplied by
+    kink_width: Tensor | None  # (n,)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: slice | Tensor) -> _Samples:
+        width = None if self.kink_width is None else self.kink_width[rows]
+        return _Samples(self.x[rows], self.y[rows], self.weight[rows], width)
+
+    def blocks(self, width: int) -> list[_Samples]:
+        """Parts whose products with so many neurons fit the cache."""
+        size = max(1, _BLOCK_ENTRIES // width)
+        return [self[i : i + size] for i in range(0, len(self), size)]
 
 
 class ShallowFlow(Flow):
     """All neurons of a two-layer network, in Chebyshev steps, on all samples.
 
-    States are (u (h, dim), log a (h,), beta (h,), r (h, C), c (C,)), in float64; products with the
-    samples are in the samples' own dtype.
+    States are (u (h, dim), log a (h,), beta (h,), r (h, C), c (C,)), or (w, b, c) where votes are
+    frozen, in float64; products with the samples are in the samples' own dtype.
     """
 
     def __init__(
@@ -55,17 +96,39 @@ class ShallowFlow(Flow):
         self.trained = set(trainable(net))
         inner = {"neurons", "hidden_bias"} & set(dict(net.named_parameters()))
         self.extended = len(inner) == 2 and net.p == 1.0 and len(inner & self.trained) != 1
+        # Where votes are frozen neurons grow like time, not exponentially: a straight line in w.
+        self.on_weights = "neurons" in self.trained and "votes" not in self.trained
         self.conserves = inner | {"votes"} <= self.trained
         x = net.preparation.map(lambda center: center.to(data.x.dtype))(data.x)
         if self.extended:
             x = torch.cat([x, torch.ones_like(x[:, :1])], 1)
-        self.x, self.kink_width = x, kink_widths(x, net.p, tolerance)
+        # Coordinates in which all samples are zero move no neuron.
+        live = torch.nonzero(x.any(0)).squeeze(1)
+        self.live: Tensor | slice = live if len(live) < x.shape[1] else slice(None)
+        x = x[:, self.live].contiguous()
+        counted = 1.0 if loss.reduction == "sum" else 1.0 / len(x)
+        weight = x.new_full((len(x),), counted)
+        self.samples = _Samples(x, data.y, weight, kink_widths(x, net.p, tolerance))
+        self.lengths = torch.linalg.vector_norm(x, dim=1) ** net.p
         start = self._read(net)
         self.votes = torch.exp(start[1])[:, None] * start[3]  # (h, C), as they were at the start
+        self.hidden_bias = torch.exp(start[1]) * start[2]  # (h,), likewise
         self.first_log_norm = start[1]
         self.imbalance = start[3].square().sum(1) - 1.0 - start[2].square()
         self.last_loss = math.nan
-        self.stepper = ChebyshevStepper(self._velocity, start, time, tolerance, self.counts)
+        self.pulls = torch.ones_like(weight)  # how hard each sample pulls, up to a factor
+        self.part_size = max(len(x) / 4.0, float(_LEAST_SAMPLES_OF_A_PART))
+        self.generator = torch.Generator().manual_seed(0)
+        first = self._from_polar(start)
+        self.stepper = ChebyshevStepper(
+            self._velocity,
+            first,
+            time,
+            _STEP_SHARE * tolerance,
+            self.counts,
+            measure=self._measure,
+            part=self,
+        )
         self.first_loss = float(loss.value(self.outputs(time), self.y))
 
     @property
@@ -82,17 +145,44 @@ class ShallowFlow(Flow):
         """Take one step, not beyond `limit`, and put it back to what the flow conserves."""
         self.stepper.advance(limit)
         self.mark_phases(self.last_loss / self.first_loss)
-        self.stepper.state = self._projected(self.stepper.state)
+        if not self.on_weights:
+            self.stepper.state = self._projected(self.stepper.state)
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,) or (n, C), at a time within the last step."""
-        state = self._projected(self.stepper.state_at(time))
-        found = [self._block_outputs(rows, state)[0] for rows in self._blocks()]
-        return torch.cat(found).double()
+        state = self._projected(self._to_polar(self.stepper.state_at(time)))
+        blocks = self.samples.blocks(len(self.votes))
+        return torch.cat([self._block_outputs(block, state)[0] for block in blocks]).double()
+
+    def draw(self) -> tuple[RightHandSide, float] | None:
+        """The right-hand side by some samples, and their share of all; None for all of them.
+
+        A sample is drawn as likely as it pulls hard, and weighs as much more as it was unlikely.
+        """
+        pull = self.pulls / self.pulls.mean().clamp(min=1e-300) + _LEAST_PULL_SHARE
+        chance = (self.part_size * pull / pull.sum()).clamp(max=1.0)
+        if float(chance.sum()) > _MOST_SHARE_OF_A_PART * len(self.samples):
+            # So that a part is tried again some steps later.
+            self.part_size = max(_WHOLE_DECAY * self.part_size, float(_LEAST_SAMPLES_OF_A_PART))
+            return None
+        draws = torch.rand(len(pull), generator=self.generator, dtype=pull.dtype)
+        rows = torch.nonzero(draws < chance).squeeze(1)
+        drawn = self.samples[rows]
+        part = replace(drawn, weight=drawn.weight / chance[rows])
+        return lambda state: self._sums(state, part)[0], len(rows) / len(self.samples)
+
+    def adapt(self, error: float) -> None:
+        """Take more samples for a part where the last one was wrong, fewer where it was right."""
+        # The error falls like one over the root of the size.
+        wanted = (error / _ALLOWED_PART_ERROR) ** 2
+        factor = min(_PART_GROWTH, max(1.0 / _PART_GROWTH, wanted))
+        size = max(factor * self.part_size, float(_LEAST_SAMPLES_OF_A_PART))
+        self.part_size = min(size, float(len(self.samples)))
 
     def write(self, net: PReLUNet, time: float) -> None:
         """Put the trained weights as they were at a time within the last step into a network."""
-        place, log_norm, offset, ratio, bias = self._projected(self.stepper.state_at(time))
+        state = self._to_polar(self.stepper.state_at(time))
+        place, log_norm, offset, ratio, bias = self._projected(state)
         norm = torch.exp(log_norm)
         weights = norm[:, None] * place
         hidden_bias = weights[:, -1] if self.extended else norm * offset
@@ -134,24 +224,41 @@ class ShallowFlow(Flow):
         return place, log_norm, b / norm, v / norm[:, None], bias.expand(net.outputs).clone()
 
     def _velocity(self, state: State) -> State:
-        place, _, offset, _, bias = state
-        ratio = self._ratio(state)
+        """The right-hand side by all samples, which also notes the loss and each sample's pull."""
+        found, outputs, slopes = self._sums(state, self.samples)
+        self.last_loss = float(self.loss.value(outputs, self.y))
+        self.pulls = slopes * self.lengths
+        return found
+
+    def _sums(self, state: State, samples: _Samples) -> tuple[State, Tensor, Tensor]:
+        """The right-hand side by some samples, their outputs, and how hard each pushes (n,)."""
+        state = self._to_polar(state)
+        place, bias = state[0], state[4]
+        offset, ratio = self._offset(state), self._ratio(state)
         turn, push = torch.zeros_like(place), torch.zeros_like(bias)
         growth, lift = torch.zeros_like(ratio), torch.zeros_like(offset)
-        total = 0.0
-        for rows in self._blocks():
-            out, power, slope = self._block_outputs(rows, state)
-            y, share = self.y[rows], len(out) / len(self.x)
-            counted = 1.0 if self.loss.reduction == "sum" else share
-            total += counted * float(self.loss.value(out, y))
-            q = (-counted * self.loss.slope(out, y)).reshape(len(out), -1).to(power.dtype)
+        outputs, slopes = [], []
+        for block in samples.blocks(len(self.votes)):
+            out, power, slope = self._block_outputs(block, state)
+            q = -self._slopes_of_each(out, block.y) * block.weight[:, None]  # (n, C)
             weight = slope.mul_(q @ ratio.T.to(q.dtype))  # (n, h)
-            turn += (weight.T @ self.x[rows]).double()
+            turn[:, self.live] += (weight.T @ block.x).double()
             lift += weight.sum(0).double()
             growth += (power.T @ q).double()
             push += q.sum(0).double()
-        self.last_loss = total
-        return self._assembled((place, offset, ratio), turn, growth, lift, push)
+            outputs.append(out)
+            slopes.append(torch.linalg.vector_norm(q, dim=1))
+        found = self._assembled((place, offset, ratio), turn, growth, lift, push)
+        if self.on_weights:
+            norm = torch.exp(state[1])
+            stretched = found[0] + found[1][:, None] * place, found[2] + found[1] * offset
+            found = (norm[:, None] * stretched[0], norm * stretched[1], found[4])
+        return found, torch.cat(outputs), torch.cat(slopes)
+
+    def _slopes_of_each(self, out: Tensor, y: Tensor) -> Tensor:
+        """The slopes of the samples' losses in the outputs, (n, C), not divided by their number."""
+        whole = replace(self.loss, reduction="sum")
+        return whole.slope(out, y).reshape(len(out), -1)
 
     def _assembled(
         self,
@@ -178,22 +285,55 @@ class ShallowFlow(Flow):
             own("bias", push),
         )
 
-    def _block_outputs(self, rows: slice, state: State) -> tuple[Tensor, Tensor, Tensor]:
+    def _block_outputs(self, block: _Samples, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """f (b,) or (b, C), relu^p (b, h) and its slope at some samples, in the samples' dtype."""
-        place, log_norm, offset, _, bias = state
-        x = self.x[rows]
-        s = torch.addmm(offset.to(x.dtype), x, place.T.to(x.dtype))
-        width = None if self.kink_width is None else self.kink_width[rows, None]
+        place, log_norm, _, _, bias = state
+        x, offset = block.x, self._offset(state)
+        s = torch.addmm(offset.to(x.dtype), x, place[:, self.live].T.to(x.dtype))
+        width = None if block.kink_width is None else block.kink_width[:, None]
         power, slope = rounded_power(s, self.p, width)
         weight = torch.exp(2.0 * log_norm)[:, None] * self._ratio(state)
         out = power @ weight.to(x.dtype) + bias.to(x.dtype)
         return out.squeeze(1) if self.one_output else out, power, slope
+
+    def _from_polar(self, state: State) -> State:
+        """The state that is followed: (w, b, c) where votes are frozen, else the polar one."""
+        if not self.on_weights:
+            return state
+        place, log_norm, offset, _, bias = state
+        norm = torch.exp(log_norm)
+        return norm[:, None] * place, norm * offset, bias
+
+    def _to_polar(self, state: State) -> State:
+        """The polar state of the one that is followed."""
+        if not self.on_weights:
+            return state
+        weights, hidden_bias, bias = state
+        norm = torch.linalg.vector_norm(weights, dim=1).clamp(min=1e-300)
+        ratio = self.votes / norm[:, None]
+        return weights / norm[:, None], torch.log(norm), hidden_bias / norm, ratio, bias
+
+    def _measure(self, change: State, state: State) -> float:
+        """How large a change of the state is; of (w, b), relative to the neuron's length."""
+        if not self.on_weights:
+            return largest_change(change, state)
+        lengths = []
+        for weights, hidden_bias, _ in (change, state):
+            lengths.append(torch.hypot(torch.linalg.vector_norm(weights, dim=1), hidden_bias))
+        turned = float((lengths[0] / lengths[1].clamp(min=1e-300)).max())
+        return max(turned, largest_change(change[2:], state[2:]))
 
     def _ratio(self, state: State) -> Tensor:
         """r = V/a, (h, C); for frozen votes from a alone."""
         if "votes" in self.trained:
             return state[3]
         return torch.exp(-state[1])[:, None] * self.votes
+
+    def _offset(self, state: State) -> Tensor:
+        """beta = b/a, (h,); for frozen hidden biases from a alone."""
+        if "hidden_bias" in self.trained or self.extended:
+            return state[2]
+        return torch.exp(-state[1]) * self.hidden_bias
 
     def _projected(self, state: State) -> State:
         """A state with unit directions, and with ||V||^2 - ||w||^2 - b^2 as at the start."""
@@ -205,10 +345,5 @@ class ShallowFlow(Flow):
             sure = torch.minimum(wanted, found) > _LEAST_PROJECTED_RATIO**2
             factor = torch.where(sure, wanted / torch.where(sure, found, 1.0), 1.0).sqrt()
             ratio = factor[:, None] * ratio
-        projected = (unit_rows(place), log_norm, offset, ratio, bias)
-        return (*projected[:3], self._ratio(projected), bias)
-
-    def _blocks(self) -> list[slice]:
-        """The samples in blocks whose products with all neurons fit the cache."""
-        size = max(1, _BLOCK_ENTRIES // len(self.votes))
-        return [slice(i, i + size) for i in range(0, len(self.x), size)]
+        whole = (unit_rows(place), log_norm, offset, ratio, bias)
+        return (*whole[:2], self._offset(whole), self._ratio(whole), bias)
