@@ -48,7 +48,7 @@ _MOST_SHARE_OF_A_PART = 0.7
 # How likely a sample is drawn for a part is by its pull, plus this share of the mean pull.
 _LEAST_PULL_SHARE = 0.1
 # A part may put a step wrong by so many tolerances; the next one is larger where it did more.
-_ALLOWED_PART_ERROR = 0.1
+_ALLOWED_PART_ERROR = 0.2
 # The size of a part changes by at most this factor between steps.
 _PART_GROWTH = 1.5
 # After each step with all samples the size of a part falls by this factor, until one is tried.
