@@ -74,6 +74,7 @@ class Preview:
     largest_share: Tensor  # (h,): of all contributions, that a neuron ever has
     outputs: dict[float, Tensor]  # f at the samples, at some times; the last is the end
     end: State
+    steps: int
     finished: bool  # whether it came to its end, not just to its last step
 
     def missed(self, groups: Groups, start: Stepper) -> float:
@@ -107,20 +108,21 @@ def previewed(system: NeuronSystem, stepper: Stepper, horizon: float, share: Ten
         return _run_ahead(system, stepper, horizon, share, 1.0)
     index = field.random_rows(_PREVIEW_SAMPLES)
     count = len(field) / len(index) * field.share[index]
+    steps = 0
     for _ in range(_PREVIEW_ATTEMPTS):
         part = replace(system, field=field.restricted(index, count))
         found = _run_ahead(part, stepper, horizon, share, len(index) / len(field))
-        share = found.largest_share
+        share, steps = found.largest_share, steps + found.steps
         margin = field.label * system.outputs(found.end)
         missing = (margin < 0.5 * _FITTED_MARGIN).double()
         missing[index] = 0.0
         more = torch.nonzero(missing).squeeze(1)
-        if len(more) == 0:
+        if len(more) == 0 or not found.finished:
             break
         more = more[torch.argsort(margin[more])][:_PREVIEW_SAMPLES]
         index = torch.cat([index, more])
         count = torch.cat([count, field.share[more]])
-    return found
+    return replace(found, steps=steps)
 
 
 def _run_ahead(
@@ -149,7 +151,7 @@ def _run_ahead(
         if loss < _COMPARED_LOSS_RATIO * last_loss or finished:
             outputs[ahead.time], last_loss = found, loss
     stepper.counts.right_hand_sides += size * counts.right_hand_sides
-    return Preview(system, share, outputs, ahead.state, finished)
+    return Preview(system, share, outputs, ahead.state, counts.steps, finished)
 
 
 class CoupledStage(FlowStage):
@@ -167,6 +169,7 @@ class CoupledStage(FlowStage):
         )
         self.stepper = Stepper(system.velocity, state, time, tolerance, plan.counts, step_size)
         self._checked_share, self._checked_time = 1.0, time
+        self._preview_steps, self._steps_since_preview = 0, 0
         self._fits = False
 
     @property
@@ -184,7 +187,9 @@ class CoupledStage(FlowStage):
         self.stepper.advance(limit)
         place, theta = self.stepper.state
         self.stepper.state = (unit_rows(place), theta)
-        if self._goes_to_the_end:
+        self._steps_since_preview += 1
+        # Previews take no more steps than the flow itself.
+        if self._goes_to_the_end or self._steps_since_preview < self._preview_steps:
             return None
         system = self.plan.system
         loss = system.field.loss(system.loss, system.outputs(self.stepper.state))
@@ -241,6 +246,7 @@ class CoupledStage(FlowStage):
         if len(coarsest.leaders) > most:
             return None
         preview = previewed(self.plan.system, self.stepper, self.plan.horizon, share)
+        self._preview_steps, self._steps_since_preview = preview.steps, 0
         if not preview.finished:
             return None
         for groups in self._candidates(contribution, preview.largest_share):

@@ -112,9 +112,9 @@ class SampleField:
         push = push.to(self.x.dtype)
         pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
         for at, mine, power, slope in activations:
-            slope *= push
-            pull[at, :-1] = (slope @ self.x.T).double()
-            pull[at, -1] = 0.0 if mine is None else slope.mul_(mine).sum(1).double()
+            weight = slope.mul_(push)
+            pull[at, :-1] = (weight @ self.x.T).double()
+            pull[at, -1] = 0.0 if mine is None else weight.mul_(mine).sum(1).double()
             growth[at] = (power @ push).double()
         return pull, growth
 
@@ -172,7 +172,7 @@ class SampleField:
         return outputs
 
     def _activations(self, place: Tensor, rows: Tensor | None = None) -> Iterator[Activations]:
-        """Block by block: which neurons, their `rest_products`, relu^p at the samples, its slope."""
+        """Some neurons at a time, with their `rest_products`, relu^p at the samples, its slope."""
         place = place.to(self.x.dtype)
         step = max(1, _BLOCK_ENTRIES // len(self))
         for at in batches(len(place), step):
@@ -250,7 +250,7 @@ def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tenso
     """relu(s)^p and its slope, with the kink rounded within `kink_width`, if there is one."""
     if kink_width is None:
         return relu_power_with_slope(s, p)
-    # With a = (s + width) / (2 width), relu's slope is a cut to [0, 1], and its integral kept whole.
+    # The slope is (s + width) / (2 width), cut to [0, 1]; its integral is the rounded relu.
     place = torch.addcmul(s.new_tensor(0.5), s, 0.5 / kink_width.clamp(min=1e-30)).relu_()
     slope = place.clamp(max=1.0)
     return place.addcmul_(slope - 2.0, slope, value=0.5).mul_(2.0 * kink_width), slope
