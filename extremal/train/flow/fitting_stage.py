@@ -24,7 +24,7 @@ _FEW_GROUPS_TOLERANCE_SHARE = 0.1
 # The share of the tolerance while the data are fitted: the late loss is fifty times as sensitive.
 _LATE_TOLERANCE_SHARE = 0.002
 # The same for p = 1, where steps are as short as the rounded kinks ask for.
-_LATE_KINK_TOLERANCE_SHARE = 0.1
+_LATE_KINK_TOLERANCE_SHARE = 0.01
 # Merging groups is worth the new start of the integration if it leaves at most this share of them.
 _WORTHWHILE_GROUP_SHARE = 0.8
 
