@@ -140,7 +140,7 @@ def _run_ahead(
     )
     outputs: dict[float, Tensor] = {}
     last_loss = math.inf
-    finished = ahead.time >= horizon
+    finished = False
     while not finished and counts.steps < _MOST_PREVIEW_STEPS:
         ahead.advance(horizon)
         contribution = system.angles.contribution(ahead.state[1]).abs()
@@ -189,7 +189,8 @@ class CoupledStage(FlowStage):
         self.stepper.state = (unit_rows(place), theta)
         self._steps_since_preview += 1
         # Previews take no more steps than the flow itself.
-        if self._goes_to_the_end or self._steps_since_preview < self._preview_steps:
+        waits = self._steps_since_preview < self._preview_steps or self.time >= self.plan.horizon
+        if waits or self._goes_to_the_end:
             return None
         system = self.plan.system
         loss = system.field.loss(system.loss, system.outputs(self.stepper.state))
