@@ -60,29 +60,29 @@ def test_relu_networks_with_biases_approach_the_flow_of_their_weights(frozen):
     assert errors[1] < 3e-4  # a kink that is crossed within a step costs more than smooth steps
 
 
-def digits(count: int = 300) -> Dataset:
+def digits(count: int) -> Dataset:
     train, _ = load("digits")
     return Dataset(train.x[:count], train.y[:count])
 
 
 def test_ten_classes_from_a_tiny_start():
     """Fitted in few steps, with what the flow conserves conserved, and f that of the weights."""
-    data, found = digits(100), {}
-    for tolerance in (None, 5e-5):
+    data, found = digits(60), {}
+    for tolerance in (None, 1e-5):
         net = PReLUNet(
-            64, 12, 1.0, 10, init=Gaussian(1e-6), generator=torch.Generator().manual_seed(0)
+            64, 10, 2.0, 10, init=Gaussian(1e-6), generator=torch.Generator().manual_seed(0)
         )
-        record = Record(at=(20.0, 50.0), watch={"balance": balancedness})
+        record = Record(at=(10.0, 20.0), watch={"balance": balancedness})
         run = gradient_flow(
-            net, data, loss="cross-entropy", until=50.0, tolerance=tolerance, record=record
+            net, data, loss="cross-entropy", until=20.0, tolerance=tolerance, record=record
         )
         found[run.info["engine"]] = (run, net(data.x).detach())
     run, out = found["shallow"]
-    assert run.info["tolerance"] == 1e-4  # for p = 1 and so few samples
-    assert run.values["loss"][-1] < 0.9 * run.values["loss"][0]
-    assert run.info["phases"].keys() == {"alignment ends"}
+    assert run.info["tolerance"] == 1e-4
+    assert run.values["loss"][-1] < 0.3 * run.values["loss"][0]
+    assert run.info["phases"].keys() == {"alignment ends", "fitting starts"}
     exact = found["weights"][1]
-    assert float((out - exact).abs().max() / exact.abs().max()) < 5e-3
+    assert float((out - exact).abs().max() / exact.abs().max()) < 1e-3
     balance = run.values["balance"]  # (m, width), of size 1e-12 while weights grow to 1
     assert float((balance[-1] - balance[0]).abs().max()) < 1e-6
 
@@ -148,20 +148,3 @@ def test_chebyshev_steps_are_of_second_order():
     steps = work[1].steps / work[0].steps
     assert steps == pytest.approx(10.0, rel=0.3)  # an error of third order a step
     assert math.log(errors[0] / errors[1]) / math.log(steps) == pytest.approx(2.0, abs=0.4)
-
-
-def test_parts_of_the_samples_end_where_all_of_them_do():
-    """Stages on a part, corrected at both ends of a step, follow the same flow."""
-    train, _ = load("digits")
-    outputs = []
-    for in_parts in (True, False):
-        generator = torch.Generator().manual_seed(0)
-        net = PReLUNet(64, 10, 3.0, 10, init=Gaussian(0.05), generator=generator)
-        flow = ShallowFlow(net, train, Loss("cross-entropy"), 1e-3)
-        if not in_parts:
-            flow.stepper.part = None
-        while flow.time < 10.0:
-            flow.step(10.0)
-        outputs.append(flow.outputs(10.0))
-    assert float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max()) < 1e-2
-    assert not torch.equal(*outputs)

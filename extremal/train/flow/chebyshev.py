@@ -2,10 +2,6 @@
 
 An explicit step of s stages is stable up to about .65 s^2 over the largest rate, not 2 s over it.
 Sommeijer, Shampine & Verwer 1998, "RKC: an explicit solver for parabolic PDEs", second order.
-
-Where the right-hand side is a sum over samples, the stages of a step may take a part of them: with
-F the whole, P the part and y the start of the step, stages use P(z) + F(y) - P(y) for F(z). Only
-the change over the step is the part's, and the error estimate takes the whole at both ends.
 """
 
 from __future__ import annotations
@@ -13,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from typing import Protocol
 
 from extremal.train.flow.runge_kutta import Counts, RightHandSide, State, dense_state, step_factor
 
@@ -29,20 +24,6 @@ _FIRST_RATE_PRODUCTS = 8
 _JACOBIAN_MOVE = 1e-4
 # The error of a step is of third order.
 _ORDER = 3
-# A step whose error, as the part of the samples sees it, is above this is not worth the whole.
-_HOPELESS_ERROR = 2.0
-
-
-class Part(Protocol):
-    """Cheaper right-hand sides for the stages of steps."""
-
-    def draw(self) -> tuple[RightHandSide, float] | None:
-        """One for the next step, and its cost as a share of the whole; None to take the whole."""
-        ...
-
-    def adapt(self, error: float) -> None:
-        """Learn by how many tolerances the last one drawn has put a step wrong."""
-        ...
 
 
 class ChebyshevStepper:
@@ -62,16 +43,14 @@ class ChebyshevStepper:
         counts: Counts,
         *,
         measure: Callable[[State, State], float] | None = None,
-        part: Part | None = None,
     ) -> None:
         self.right_hand_side, self.tolerance, self.counts = right_hand_side, tolerance, counts
-        self.measure, self.part = measure or largest_change, part
+        self.measure = measure or largest_change
         self.state, self.time = state, time
-        self.slope = self._whole(state)
+        self.slope = self._evaluate(state)
         self.rate = 0.0
         self._fast: State = self.slope  # the direction of the power method
         self._last_step: tuple[float, State, State, State] | None = None
-        self._draw()
         for _ in range(_FIRST_RATE_PRODUCTS):
             self._update_rate()
         largest = self.measure(self.slope, state)
@@ -80,7 +59,6 @@ class ChebyshevStepper:
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""
         while True:
-            self._draw()
             self._update_rate()
             reaches_limit = self.size >= limit - self.time
             size = limit - self.time if reaches_limit else self.size
@@ -122,7 +100,7 @@ class ChebyshevStepper:
         older = start
         newer = tuple(y + opening * size * f for y, f in zip(start, first, strict=True))
         for whole, one, two, slope_share, first_share in recurrence:
-            slope = self._stage_slope(newer)
+            slope = self._evaluate(newer)
             parts = zip(start, newer, older, slope, first, strict=True)
             older, newer = (
                 newer,
@@ -131,18 +109,7 @@ class ChebyshevStepper:
                     for y0, y1, y2, f1, f0 in parts
                 ),
             )
-        if self._drawn is None:
-            last = self._whole(newer)
-            return newer, last, self._error(newer, last, size)
-        guess = self._stage_slope(newer)
-        error = self._error(newer, guess, size)
-        if error > _HOPELESS_ERROR:
-            return newer, guess, error
-        last = self._whole(newer)
-        pairs = zip(last, guess, strict=True)
-        missed = tuple(0.4 * size * (true - seen) for true, seen in pairs)
-        assert self.part is not None
-        self.part.adapt(self.measure(missed, start) / self.tolerance)
+        last = self._evaluate(newer)
         return newer, last, self._error(newer, last, size)
 
     def _error(self, state: State, slope: State, size: float) -> float:
@@ -160,30 +127,14 @@ class ChebyshevStepper:
             return
         unit = tuple((_JACOBIAN_MOVE / length) * part for part in self._fast)
         moved = tuple(y + move for y, move in zip(self.state, unit, strict=True))
-        slope = self._stage_slope(moved)
+        slope = self._evaluate(moved)
         change = tuple(new - old for new, old in zip(slope, self.slope, strict=True))
         found = math.sqrt(_squares(change) / _squares(unit))
         if math.isfinite(found):
             self.rate = max(found, 0.5 * (self.rate + found))
             self._fast = change
 
-    def _draw(self) -> None:
-        """Choose the right-hand side of the stages, and shift it to be exact at the start."""
-        self._drawn = None if self.part is None else self.part.draw()
-        if self._drawn is not None:
-            side, cost = self._drawn
-            self.counts.right_hand_sides += cost
-            here = zip(self.slope, side(self.state), strict=True)
-            self._shift = tuple(whole - part for whole, part in here)
-
-    def _stage_slope(self, state: State) -> State:
-        if self._drawn is None:
-            return self._whole(state)
-        side, cost = self._drawn
-        self.counts.right_hand_sides += cost
-        return tuple(part + more for part, more in zip(side(state), self._shift, strict=True))
-
-    def _whole(self, state: State) -> State:
+    def _evaluate(self, state: State) -> State:
         self.counts.right_hand_sides += 1
         return self.right_hand_side(state)
 

@@ -39,8 +39,12 @@ _STAGED_NET_RULE = (
 )
 # The tightest tolerance of the stages; below it the weights themselves are followed.
 _LEAST_STAGED_TOLERANCE = 1e-4
-# With fewer samples than this, the kink of one alone is more than 1e-3 of the pull on a neuron.
-_FEW_SAMPLES = 1000
+# The default in stages, whose last one has smaller errors of its own.
+_STAGED_TOLERANCE = 1e-3
+# The default of other two-layer networks: at 1e-3 outputs were off by up to 4 % on 100 digits.
+_SHALLOW_TOLERANCE = 1e-4
+# The default on the weights.
+_WEIGHTS_TOLERANCE = 1e-6
 
 
 def gradient_flow(
@@ -66,16 +70,14 @@ def gradient_flow(
 
     "general" makes no assumption on the data and converges to the sample's flow as `tolerance` goes
     to 0. Two-layer networks have polar coordinates, in which no small number occurs, and are
-    followed in them where `tolerance` is at least 1e-4 (1e-3 unless said). With one output, all of
-    it trained and no biases, the flow goes in stages (`flow.staged_flow`): neurons by themselves
+    followed in them where `tolerance` is at least 1e-4. With one output, all of it trained and no
+    biases, the flow goes in stages (`flow.staged_flow`, 1e-3 unless said): neurons by themselves
     while they align, then the few directions that are left. With several outputs, biases, frozen
     parts, a preparation or a loss of one's own, all neurons are followed to the end in stabilised
-    steps (`flow.shallow_flow`), whose number grows like the logarithm of time once the loss falls.
-    There the default is 3e-4 for p > 1, and 1e-4 for p = 1 with fewer than 1000 samples, where
-    single kinks count.
-    Any other network, one with a neuron that is zero, and any tolerance below 1e-4 (1e-6 unless
-    said) is followed on the weights in float64 by Dormand & Prince 5(4), with errors below
-    `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of relu at 0 is 0;
+    steps (`flow.shallow_flow`, 1e-4 unless said), whose number grows like the logarithm of time
+    once the loss falls. Any other network, one with a neuron that is zero, and any tolerance below
+    1e-4 (1e-6 unless said) is followed on the weights in float64 by Dormand & Prince 5(4), with
+    errors below `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of relu at 0 is 0;
     in polar coordinates kinks are rounded within `tolerance` times a sample's length, in stages
     once neurons interact, so that neurons can slide along them.
 
@@ -134,8 +136,8 @@ def gradient_flow(
     name = _chosen_method(method, net, train, stageable, loose)
     staged = name == "mixture" or (stageable and loose)
     shallow = not staged and loose and has_directions(net)
-    if tolerance is None:
-        tolerance = 1e-3 if staged else _tolerance_for(net, len(train)) if shallow else 1e-6
+    default = _SHALLOW_TOLERANCE if shallow else _WEIGHTS_TOLERANCE
+    tolerance = tolerance or (_STAGED_TOLERANCE if staged else default)
 
     twin, start = _float64_twin(net), _float64_twin(net)
     data = train if staged or shallow else train.to(torch.float64)
@@ -169,13 +171,6 @@ def gradient_flow(
             compared(twin, start, train, used, 0.1 * tolerance)
         )
     return trajectory
-
-
-def _tolerance_for(net: nn.Module, samples: int) -> float:
-    """The default of two-layer networks that are not followed in stages: outputs within 1 %."""
-    if isinstance(net, PReLUNet) and net.p == 1.0:
-        return 1e-4 if samples < _FEW_SAMPLES else 1e-3
-    return 3e-4  # smooth, so that it costs little; at 1e-3 the loss was off by 1.4 % on digits
 
 
 def _require_a_neuron(net: nn.Module) -> None:

@@ -16,69 +16,32 @@ A start of 1e-60 differs from one of 1e-7 in log a alone. With neurons, hidden b
 trained, ||V||^2 - ||w||^2 - b^2 is conserved, and steps are put back to where it is. For p = 1 a
 hidden bias is one more coordinate of w, and of x a one. Where votes are frozen, neurons grow like
 time and not exponentially: then w and b are followed as they are, by w' = a (u' + u (log a)').
-
-Where samples are many, the stages of a step take some of them (see `chebyshev`): all at random
-while all pull alike, and later the few that are hard.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from extremal._tensors import unit_rows
+from extremal._tensors import batches, unit_rows
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.flow.chebyshev import ChebyshevStepper, largest_change
 from extremal.train.flow.driver import Flow
 from extremal.train.flow.neuron_dynamics import tangential
-from extremal.train.flow.runge_kutta import RightHandSide, State
+from extremal.train.flow.runge_kutta import State
 from extremal.train.flow.sample_field import kink_widths, rounded_power
 from extremal.train.losses import Loss, trainable
 
 # A block of (samples, neurons) has so many entries: some megabytes, which the cache holds.
 _BLOCK_ENTRIES = 1 << 19
-# Stages of a step take no fewer samples than this: fewer would save little.
-_LEAST_SAMPLES_OF_A_PART = 300
-# Stages take all samples where a part would need more than this share of them.
-_MOST_SHARE_OF_A_PART = 0.7
-# How likely a sample is drawn for a part is by its pull, plus this share of the mean pull.
-_LEAST_PULL_SHARE = 0.1
-# A part may put a step wrong by so many tolerances; the next one is larger where it did more.
-_ALLOWED_PART_ERROR = 0.2
-# The size of a part changes by at most this factor between steps.
-_PART_GROWTH = 1.5
-# After each step with all samples the size of a part falls by this factor, until one is tried.
-_WHOLE_DECAY = 0.95
 # A step may be wrong by this share of the tolerance: errors add up while neurons grow.
 _STEP_SHARE = 0.5
 # Where ||V|| is below this share of ||w||, its direction is left as the step has found it.
 _LEAST_PROJECTED_RATIO = 0.5
-
-
-@dataclass(frozen=True, eq=False)
-class _Samples:
-    """Prepared points, what they count, and for p = 1 the widths within which kinks are rounded."""
-
-    x: Tensor  # (n, dim), in the coordinates that are not zero throughout
-    y: Tensor  # (n,)
-    weight: Tensor  # (n,): what the slope of a sample's loss is multiplied by
-    kink_width: Tensor | None  # (n,)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def __getitem__(self, rows: slice | Tensor) -> _Samples:
-        width = None if self.kink_width is None else self.kink_width[rows]
-        return _Samples(self.x[rows], self.y[rows], self.weight[rows], width)
-
-    def blocks(self, width: int) -> list[_Samples]:
-        """Parts whose products with so many neurons fit the cache."""
-        size = max(1, _BLOCK_ENTRIES // width)
-        return [self[i : i + size] for i in range(0, len(self), size)]
 
 
 class ShallowFlow(Flow):
@@ -105,29 +68,21 @@ class ShallowFlow(Flow):
         # Coordinates in which all samples are zero move no neuron.
         live = torch.nonzero(x.any(0)).squeeze(1)
         self.live: Tensor | slice = live if len(live) < x.shape[1] else slice(None)
-        x = x[:, self.live].contiguous()
-        counted = 1.0 if loss.reduction == "sum" else 1.0 / len(x)
-        weight = x.new_full((len(x),), counted)
-        self.samples = _Samples(x, data.y, weight, kink_widths(x, net.p, tolerance))
-        self.lengths = torch.linalg.vector_norm(x, dim=1) ** net.p
+        self.x = x[:, self.live].contiguous()
+        self.kink_width = kink_widths(self.x, net.p, tolerance)
         start = self._read(net)
         self.votes = torch.exp(start[1])[:, None] * start[3]  # (h, C), as they were at the start
         self.hidden_bias = torch.exp(start[1]) * start[2]  # (h,), likewise
         self.first_log_norm = start[1]
         self.imbalance = start[3].square().sum(1) - 1.0 - start[2].square()
         self.last_loss = math.nan
-        self.pulls = torch.ones_like(weight)  # how hard each sample pulls, up to a factor
-        self.part_size = max(len(x) / 4.0, float(_LEAST_SAMPLES_OF_A_PART))
-        self.generator = torch.Generator().manual_seed(0)
-        first = self._from_polar(start)
         self.stepper = ChebyshevStepper(
             self._velocity,
-            first,
+            self._from_polar(start),
             time,
             _STEP_SHARE * tolerance,
             self.counts,
             measure=self._measure,
-            part=self,
         )
         self.first_loss = float(loss.value(self.outputs(time), self.y))
 
@@ -151,33 +106,8 @@ class ShallowFlow(Flow):
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,) or (n, C), at a time within the last step."""
         state = self._projected(self._to_polar(self.stepper.state_at(time)))
-        blocks = self.samples.blocks(len(self.votes))
-        return torch.cat([self._block_outputs(block, state)[0] for block in blocks]).double()
-
-    def draw(self) -> tuple[RightHandSide, float] | None:
-        """The right-hand side by some samples, and their share of all; None for all of them.
-
-        A sample is drawn as likely as it pulls hard, and weighs as much more as it was unlikely.
-        """
-        pull = self.pulls / self.pulls.mean().clamp(min=1e-300) + _LEAST_PULL_SHARE
-        chance = (self.part_size * pull / pull.sum()).clamp(max=1.0)
-        if float(chance.sum()) > _MOST_SHARE_OF_A_PART * len(self.samples):
-            # So that a part is tried again some steps later.
-            self.part_size = max(_WHOLE_DECAY * self.part_size, float(_LEAST_SAMPLES_OF_A_PART))
-            return None
-        draws = torch.rand(len(pull), generator=self.generator, dtype=pull.dtype)
-        rows = torch.nonzero(draws < chance).squeeze(1)
-        drawn = self.samples[rows]
-        part = replace(drawn, weight=drawn.weight / chance[rows])
-        return lambda state: self._sums(state, part)[0], len(rows) / len(self.samples)
-
-    def adapt(self, error: float) -> None:
-        """Take more samples for a part where the last one was wrong, fewer where it was right."""
-        # The error falls like one over the root of the size.
-        wanted = (error / _ALLOWED_PART_ERROR) ** 2
-        factor = min(_PART_GROWTH, max(1.0 / _PART_GROWTH, wanted))
-        size = max(factor * self.part_size, float(_LEAST_SAMPLES_OF_A_PART))
-        self.part_size = min(size, float(len(self.samples)))
+        found = [self._block_outputs(rows, state)[0] for rows in self._blocks()]
+        return torch.cat(found).double()
 
     def write(self, net: PReLUNet, time: float) -> None:
         """Put the trained weights as they were at a time within the last step into a network."""
@@ -224,41 +154,31 @@ class ShallowFlow(Flow):
         return place, log_norm, b / norm, v / norm[:, None], bias.expand(net.outputs).clone()
 
     def _velocity(self, state: State) -> State:
-        """The right-hand side by all samples, which also notes the loss and each sample's pull."""
-        found, outputs, slopes = self._sums(state, self.samples)
-        self.last_loss = float(self.loss.value(outputs, self.y))
-        self.pulls = slopes * self.lengths
-        return found
-
-    def _sums(self, state: State, samples: _Samples) -> tuple[State, Tensor, Tensor]:
-        """The right-hand side by some samples, their outputs, and how hard each pushes (n,)."""
+        """The right-hand side, which also notes the loss."""
         state = self._to_polar(state)
         place, bias = state[0], state[4]
         offset, ratio = self._offset(state), self._ratio(state)
         turn, push = torch.zeros_like(place), torch.zeros_like(bias)
         growth, lift = torch.zeros_like(ratio), torch.zeros_like(offset)
-        outputs, slopes = [], []
-        for block in samples.blocks(len(self.votes)):
-            out, power, slope = self._block_outputs(block, state)
-            q = -self._slopes_of_each(out, block.y) * block.weight[:, None]  # (n, C)
+        summed = replace(self.loss, reduction="sum")
+        share = 1.0 if self.loss.reduction == "sum" else 1.0 / len(self.x)
+        total = 0.0
+        for rows in self._blocks():
+            out, power, slope = self._block_outputs(rows, state)
+            total += share * float(summed.value(out, self.y[rows]))
+            q = -share * summed.slope(out, self.y[rows]).reshape(len(out), -1)  # (n, C)
             weight = slope.mul_(q @ ratio.T.to(q.dtype))  # (n, h)
-            turn[:, self.live] += (weight.T @ block.x).double()
+            turn[:, self.live] += (weight.T @ self.x[rows]).double()
             lift += weight.sum(0).double()
             growth += (power.T @ q).double()
             push += q.sum(0).double()
-            outputs.append(out)
-            slopes.append(torch.linalg.vector_norm(q, dim=1))
+        self.last_loss = total
         found = self._assembled((place, offset, ratio), turn, growth, lift, push)
-        if self.on_weights:
-            norm = torch.exp(state[1])
-            stretched = found[0] + found[1][:, None] * place, found[2] + found[1] * offset
-            found = (norm[:, None] * stretched[0], norm * stretched[1], found[4])
-        return found, torch.cat(outputs), torch.cat(slopes)
-
-    def _slopes_of_each(self, out: Tensor, y: Tensor) -> Tensor:
-        """The slopes of the samples' losses in the outputs, (n, C), not divided by their number."""
-        whole = replace(self.loss, reduction="sum")
-        return whole.slope(out, y).reshape(len(out), -1)
+        if not self.on_weights:
+            return found
+        norm, (turned, rate, shifted, _, pushed) = torch.exp(state[1]), found
+        w_slope = norm[:, None] * (turned + rate[:, None] * place)
+        return w_slope, norm * (shifted + rate * offset), pushed
 
     def _assembled(
         self,
@@ -285,12 +205,12 @@ class ShallowFlow(Flow):
             own("bias", push),
         )
 
-    def _block_outputs(self, block: _Samples, state: State) -> tuple[Tensor, Tensor, Tensor]:
+    def _block_outputs(self, rows: slice, state: State) -> tuple[Tensor, Tensor, Tensor]:
         """f (b,) or (b, C), relu^p (b, h) and its slope at some samples, in the samples' dtype."""
         place, log_norm, _, _, bias = state
-        x, offset = block.x, self._offset(state)
+        x, offset = self.x[rows], self._offset(state)
         s = torch.addmm(offset.to(x.dtype), x, place[:, self.live].T.to(x.dtype))
-        width = None if block.kink_width is None else block.kink_width[:, None]
+        width = None if self.kink_width is None else self.kink_width[rows, None]
         power, slope = rounded_power(s, self.p, width)
         weight = torch.exp(2.0 * log_norm)[:, None] * self._ratio(state)
         out = power @ weight.to(x.dtype) + bias.to(x.dtype)
@@ -347,3 +267,7 @@ class ShallowFlow(Flow):
             ratio = factor[:, None] * ratio
         whole = (unit_rows(place), log_norm, offset, ratio, bias)
         return (*whole[:2], self._offset(whole), self._ratio(whole), bias)
+
+    def _blocks(self) -> list[slice]:
+        """The samples in blocks whose products with all neurons fit the cache."""
+        return list(batches(len(self.x), max(1, _BLOCK_ENTRIES // len(self.votes))))
