@@ -37,6 +37,9 @@ RECORDS = {
     "li-li-2025/real-dynamics": "li_li_2025.table_2_image_features:real_dynamics",
     "li-li-2025/table-2": "li_li_2025.table_2_image_features:table_2",
     "li-li-2025/transition": "li_li_2025.figure_3_patches:transition",
+    "min-vidal-2024/fidelity-by-spread": (
+        "min_vidal_2024.figure_2_learned_classifier:fidelity_by_spread"
+    ),
     "min-vidal-2024/figure-1": "min_vidal_2024.figure_1_neurons_in_space:figure_1",
     "min-vidal-2024/figure-2": "min_vidal_2024.figure_2_learned_classifier:figure_2",
     "min-vidal-2024/figure-3": "min_vidal_2024.table_1_mnist:figure_3",

@@ -73,3 +73,24 @@ def test_what_a_page_finds_in_a_file_is_there(page, name, file):
 def test_pages_name_files_and_what_is_in_them():
     assert ("L2Problem", "certify/l2_radius.py") in [found[1:] for found in NAMED]
     assert len(FILES) > 20
+
+
+# Where networks come from the flow that is told the clusters: stored runs, and tables of speed.
+_OF_KNOWN_CLUSTERS = re.compile(
+    r"results/min-vidal-2024/(figure-[25]/paper|flow-fidelity/|fidelity-by-spread/)"
+    r"|results/open-questions/p-sweep/|<!-- bench: flow -->|<!-- headlines: bench"
+)
+SHOWING_THEM = [
+    page
+    for page in (ROOT / "README.md", ROOT / "paper" / "paper.md", *PAGES)
+    if _OF_KNOWN_CLUSTERS.search(page.read_text())
+]
+
+
+@pytest.mark.parametrize("page", SHOWING_THEM, ids=lambda page: page.name)
+def test_pages_say_that_the_flow_was_told_the_clusters(page):
+    assert "told the cluster" in " ".join(page.read_text().split())
+
+
+def test_the_pages_that_show_such_flows_are_found():
+    assert len(SHOWING_THEM) >= 7

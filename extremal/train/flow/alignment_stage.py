@@ -161,7 +161,7 @@ class AlignmentStage(FlowStage):
     def __init__(self, plan: StagePlan, start: State, time: float) -> None:
         super().__init__(plan)
         system = plan.system
-        zero = system.field.outputs(start[0], torch.zeros_like(start[1]))
+        zero = torch.zeros_like(system.field.label, dtype=torch.float64)
         push = system.field.push(system.loss, zero, system.rate)
         self.independent = IndependentNeurons(
             system.field.constant_pull(push, plan.tolerance),
@@ -170,6 +170,7 @@ class AlignmentStage(FlowStage):
             plan.tolerance,
             plan.counts,
         )
+        self._longest_sample = float(torch.linalg.vector_norm(plan.data.x, dim=1).max())
         self.state, self._time = start, time
         self._last_start = (start, time)  # of the last step
 
@@ -226,4 +227,9 @@ class AlignmentStage(FlowStage):
         return max(wait, 0.05 / bound)
 
     def _largest_output(self, state: State) -> float:
+        """The largest |f| on the data, or a bound on it where that is small enough: it is cheap."""
+        contribution = self.plan.system.angles.contribution(state[1]).abs().sum()
+        bound = float(contribution) * self._longest_sample**self.plan.system.field.p
+        if bound < _DECOUPLED_OUTPUT_SHARE * self.plan.tolerance:
+            return bound
         return float(self.plan.system.outputs(state).abs().max())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -132,13 +133,36 @@ class ClusterField:
         frame, found, _ = self.frame.of_groups(share, place)
         return replace(self, frame=frame), found
 
+    def distances(self, place: Tensor) -> Callable[[int], Tensor]:
+        """How far neurons are from one of them, (h,).
+
+        Two rests may have any directions, so that they count as if they were opposite.
+        """
+        inside, off = place[:, :-1], place[:, -1].abs()
+
+        def distance(leader: int) -> Tensor:
+            gap = (inside - inside[leader]).square().sum(1) + (off + off[leader]).square()
+            return gap.sqrt()
+
+        return distance
+
     def at_samples(self, outputs: Tensor) -> Tensor:
         """f on the training data, (n,), as far as the clusters tell it."""
         return outputs[self.group]
 
     def pull(self, place: Tensor, push: Tensor) -> tuple[Tensor, Tensor]:
         """G up to a multiple of u, (h, K + 1), and g, (h,), for q_k = `push` (K,)."""
-        low, high = self.moments(place[:, :-1] @ self.means.T)
+        return self._pull_of(self.moments(place[:, :-1] @ self.means.T), push)
+
+    def pull_with_outputs(
+        self, place: Tensor, contribution: Tensor, push_of: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """G and g of all neurons for the push that their own outputs (K,) leave."""
+        moments = self.moments(place[:, :-1] @ self.means.T)
+        return self._pull_of(moments, push_of(contribution @ moments[1]))
+
+    def _pull_of(self, moments: tuple[Tensor, Tensor], push: Tensor) -> tuple[Tensor, Tensor]:
+        low, high = moments
         pull = self.p * ((low * push) @ self.means)
         return torch.nn.functional.pad(pull, (0, 1)), high @ push
 

@@ -8,6 +8,7 @@ outputs end within some tolerances of those of all neurons.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,7 +22,6 @@ from extremal.train.flow.neuron_dynamics import NeuronSystem
 from extremal.train.flow.neuron_groups import (
     Groups,
     group_neurons,
-    groups_within_tolerance,
     heaviest_neurons,
 )
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, State, Stepper
@@ -34,6 +34,8 @@ _MOST_PREVIEW_STEPS = 1000
 _MOST_CHECK_STEPS = 2000
 # The few, which cost little, are run ahead with errors of this share of the tolerance.
 _CHECK_TOLERANCE_SHARE = 0.1
+# The few are compared with all neurons whenever the loss has become this share of what it was.
+_COMPARED_LOSS_RATIO = 0.5
 # A sample with this margin hardly pulls any more, so a preview ends once all have it.
 _FITTED_MARGIN = 4.0
 # So many previews are made, each with samples that the one before left unfitted.
@@ -52,6 +54,8 @@ _MOST_GROUPS = 400
 _LATE_LOSS_SHARE = 1e-3
 # These shares of the tolerance, of all contributions, are left out of the few in turn.
 _LEFT_OUT_TOLERANCE_SHARES = (0.1, 1e-4)
+# For p = 1 neurons that samples see so far apart are one of the few, in turn.
+_MERGED_DISTANCES = (0.3, 0.1, 0.03)
 # The few may end so many tolerances from all neurons, whose own run errs by about one.
 _MOST_MISSED_TOLERANCES = 10.0
 # With so few products of neurons and samples all neurons are followed to the end: it is faster.
@@ -64,16 +68,17 @@ _LATE_TOLERANCE_SHARE = 0.03
 
 @dataclass(frozen=True, eq=False)
 class Preview:
-    """A run of all neurons ahead: what each will contribute, and where they end."""
+    """A run of all neurons ahead: what each will contribute, and where they are on the way."""
 
     system: NeuronSystem  # all neurons, on a part of the samples
     largest_share: Tensor  # (h,): of all contributions, that a neuron ever has
+    outputs: dict[float, Tensor]  # f at the samples, at some times; the last is the end
     end: State
-    time: float
+    steps: int
     finished: bool  # whether it came to its end, not just to its last step
 
     def missed(self, groups: Groups, start: Stepper) -> float:
-        """How far the groups alone end from all neurons, in the same field and time.
+        """How far the groups alone are from all neurons on the way, in the same field.
 
         The largest difference of an output over the largest output; infinite where the groups need
         too many steps.
@@ -81,13 +86,14 @@ class Preview:
         few, state = self.system.of_groups(groups, start.state)
         counts, tolerance = Counts(), _CHECK_TOLERANCE_SHARE * start.tolerance
         run = Stepper(few.velocity, state, start.time, tolerance, counts, start.size)
-        while run.time < self.time:
-            if counts.steps >= _MOST_CHECK_STEPS:
-                return math.inf
-            run.advance(self.time)
-        whole = self.system.outputs(self.end)
-        gap = (few.outputs(run.state) - whole).abs().max()
-        return float(gap / whole.abs().max().clamp(min=1e-300))
+        gap = 0.0
+        for time, whole in self.outputs.items():
+            while run.time < time:
+                if counts.steps >= _MOST_CHECK_STEPS:
+                    return math.inf
+                run.advance(max(self.outputs))
+            gap = max(gap, float((few.outputs(run.state_at(time)) - whole).abs().max()))
+        return gap / max(1e-300, *(float(whole.abs().max()) for whole in self.outputs.values()))
 
 
 def previewed(system: NeuronSystem, stepper: Stepper, horizon: float, share: Tensor) -> Preview:
@@ -102,20 +108,21 @@ def previewed(system: NeuronSystem, stepper: Stepper, horizon: float, share: Ten
         return _run_ahead(system, stepper, horizon, share, 1.0)
     index = field.random_rows(_PREVIEW_SAMPLES)
     count = len(field) / len(index) * field.share[index]
+    steps = 0
     for _ in range(_PREVIEW_ATTEMPTS):
         part = replace(system, field=field.restricted(index, count))
         found = _run_ahead(part, stepper, horizon, share, len(index) / len(field))
-        share = found.largest_share
+        share, steps = found.largest_share, steps + found.steps
         margin = field.label * system.outputs(found.end)
         missing = (margin < 0.5 * _FITTED_MARGIN).double()
         missing[index] = 0.0
         more = torch.nonzero(missing).squeeze(1)
-        if len(more) == 0:
+        if len(more) == 0 or not found.finished:
             break
         more = more[torch.argsort(margin[more])][:_PREVIEW_SAMPLES]
         index = torch.cat([index, more])
         count = torch.cat([count, field.share[more]])
-    return found
+    return replace(found, steps=steps)
 
 
 def _run_ahead(
@@ -131,15 +138,20 @@ def _run_ahead(
     ahead = Stepper(
         system.velocity, stepper.state, stepper.time, stepper.tolerance, counts, stepper.size
     )
-    finished = ahead.time >= horizon
+    outputs: dict[float, Tensor] = {}
+    last_loss = math.inf
+    finished = False
     while not finished and counts.steps < _MOST_PREVIEW_STEPS:
         ahead.advance(horizon)
         contribution = system.angles.contribution(ahead.state[1]).abs()
         share = torch.maximum(share, contribution / contribution.sum())
-        fitted = float((field.label * system.outputs(ahead.state)).min()) > _FITTED_MARGIN
-        finished = fitted or ahead.time >= horizon
+        found = system.outputs(ahead.state)
+        finished = float((field.label * found).min()) > _FITTED_MARGIN or ahead.time >= horizon
+        loss = field.loss(system.loss, found)
+        if loss < _COMPARED_LOSS_RATIO * last_loss or finished:
+            outputs[ahead.time], last_loss = found, loss
     stepper.counts.right_hand_sides += size * counts.right_hand_sides
-    return Preview(system, share, ahead.state, ahead.time, finished)
+    return Preview(system, share, outputs, ahead.state, counts.steps, finished)
 
 
 class CoupledStage(FlowStage):
@@ -157,6 +169,7 @@ class CoupledStage(FlowStage):
         )
         self.stepper = Stepper(system.velocity, state, time, tolerance, plan.counts, step_size)
         self._checked_share, self._checked_time = 1.0, time
+        self._preview_steps, self._steps_since_preview = 0, 0
         self._fits = False
 
     @property
@@ -174,7 +187,10 @@ class CoupledStage(FlowStage):
         self.stepper.advance(limit)
         place, theta = self.stepper.state
         self.stepper.state = (unit_rows(place), theta)
-        if self._goes_to_the_end:
+        self._steps_since_preview += 1
+        # Previews take no more steps than the flow itself.
+        waits = self._steps_since_preview < self._preview_steps or self.time >= self.plan.horizon
+        if waits or self._goes_to_the_end:
             return None
         system = self.plan.system
         loss = system.field.loss(system.loss, system.outputs(self.stepper.state))
@@ -220,48 +236,50 @@ class CoupledStage(FlowStage):
     def _checked_groups(self) -> tuple[Groups, float, float] | None:
         """The groups to go on with, and what they change now and later.
 
-        None where they are too many, or change too much. What neurons contribute now says early if
-        they are too many. Which ones may be left out depends on what they will contribute.
+        None where they are too many, or miss too much, or where a preview did not come to its end.
+        What neurons contribute now says early if they are too many. Which ones may be left out
+        depends on what they will contribute.
         """
         most = math.inf if self._checked_share <= _LATE_LOSS_SHARE else _MOST_GROUPS
         contribution = self.plan.system.angles.contribution(self.stepper.state[1])
         share = contribution.abs() / contribution.abs().sum()
-        first = _LEFT_OUT_TOLERANCE_SHARES[0]
-        if len(self._groups(contribution, share, first)[0].leaders) > most:
+        coarsest = next(self._candidates(contribution, share))
+        if len(coarsest.leaders) > most:
             return None
         preview = previewed(self.plan.system, self.stepper, self.plan.horizon, share)
-        for left_out in _LEFT_OUT_TOLERANCE_SHARES if preview.finished else (0.0,):
-            groups, change = self._groups(contribution, preview.largest_share, left_out)
+        self._preview_steps, self._steps_since_preview = preview.steps, 0
+        if not preview.finished:
+            return None
+        for groups in self._candidates(contribution, preview.largest_share):
             if len(groups.leaders) > most:
                 return None
             missed = preview.missed(groups, self.stepper)
             if missed <= _MOST_MISSED_TOLERANCES * self.plan.tolerance:
-                return groups, change, missed
+                return groups, self._change(groups), missed
         return None
 
-    def _groups(
-        self, contribution: Tensor, weight: Tensor, left_out: float
-    ) -> tuple[Groups, float]:
-        """The groups of neurons that weigh `weight` (h,), and how much they change an output.
+    def _candidates(self, contribution: Tensor, weight: Tensor) -> Iterator[Groups]:
+        """Groups of neurons that weigh `weight` (h,), the fewest first.
 
         For p > 1 each is one neuron. For p = 1 neurons that have met are one group: they gather in
         few directions, and many of them matter.
         """
-        system, tolerance = self.plan.system, self.plan.tolerance
-        (place, theta), left_out_share = self.stepper.state, left_out * tolerance
-        whole = system.outputs(self.stepper.state)
+        place, theta = self.stepper.state
+        first, *more = (share * self.plan.tolerance for share in _LEFT_OUT_TOLERANCE_SHARES)
+        if self.plan.system.field.p == 1.0:
+            distance = self.plan.system.field.distances(place)
+            for reach in _MERGED_DISTANCES:
+                yield group_neurons(
+                    distance, contribution, theta, weight, left_out_share=first, reach=reach
+                )
+        else:
+            yield heaviest_neurons(contribution, theta, weight, first)
+        for left_out_share in more:
+            yield heaviest_neurons(contribution, theta, weight, left_out_share)
 
-        def merged(groups: Groups) -> Tensor:
-            few, state = system.of_groups(groups, self.stepper.state)
-            return few.outputs(state)
-
-        def grouped(reach: float) -> Groups:
-            return group_neurons(
-                place, contribution, theta, weight, left_out_share=left_out_share, reach=reach
-            )
-
-        if system.field.p == 1.0:
-            return groups_within_tolerance(whole, merged, grouped, tolerance)
-        groups = heaviest_neurons(contribution, theta, weight, left_out_share)
-        largest = whole.abs().max().clamp(min=1e-300)
-        return groups, float((merged(groups) - whole).abs().max() / largest)
+    def _change(self, groups: Groups) -> float:
+        """How much groups change an output now, over the largest, or over 1 where that is less."""
+        system, state = self.plan.system, self.stepper.state
+        few, places = system.of_groups(groups, state)
+        whole = system.outputs(state)
+        return float((few.outputs(places) - whole).abs().max() / whole.abs().max().clamp(min=1.0))

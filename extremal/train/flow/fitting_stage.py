@@ -24,7 +24,7 @@ _FEW_GROUPS_TOLERANCE_SHARE = 0.1
 # The share of the tolerance while the data are fitted: the late loss is fifty times as sensitive.
 _LATE_TOLERANCE_SHARE = 0.002
 # The same for p = 1, where steps are as short as the rounded kinks ask for.
-_LATE_KINK_TOLERANCE_SHARE = 0.1
+_LATE_KINK_TOLERANCE_SHARE = 0.01
 # Merging groups is worth the new start of the integration if it leaves at most this share of them.
 _WORTHWHILE_GROUP_SHARE = 0.8
 
@@ -95,9 +95,8 @@ class GroupFlow:
         return self.values(unit_rows(place), self.angles.contribution(theta))
 
     def values(self, place: Tensor, contribution: Tensor) -> Tensor:
-        """f on the training data, (n,), of neurons at these coordinates (k, at least r)."""
-        within = place[:, : self.inner.shape[1]].T.to(self.inner.dtype)
-        power, _ = rounded_power(self.inner @ within, self.p, self.kink_width)
+        """f on the training data, (n,), of neurons at these coordinates (k, r)."""
+        power, _ = rounded_power(self.inner @ place.T.to(self.inner.dtype), self.p, self.kink_width)
         return (power @ contribution.to(power.dtype)).double()
 
     def angle_since_start(self, time: float) -> Tensor:
@@ -190,26 +189,23 @@ class FittingStage(FlowStage):
 
         Those that are in no group stay as they were when the stage began.
         """
-        member = self.groups.owner >= 0
-        mine = self.groups.owner[member]
+        groups, member = self.groups, self.groups.owner >= 0
+        mine = groups.owner[member]
         directions, theta = self.plan.system.field.frame.lift(self.start[0]), self.start[1].clone()
-        theta[member] = self.groups.theta[member] + self.flow.angle_since_start(time)[mine]
-        faded = self._faded_rests(member, theta[member])
+        theta[member] = groups.theta[member] + self.flow.angle_since_start(time)[mine]
+        own = directions[member] - unit_rows(groups.mean(directions))[mine]
+        faded = self._fading(member, theta[member])[:, None] * own
         directions[member] = unit_rows(self.flow.directions(time)[mine] + faded)
         return directions, theta
 
-    def _faded_rests(self, member: Tensor, theta: Tensor) -> Tensor:
-        """What is left of the members' rests beside their groups' mean.
+    def _fading(self, member: Tensor, theta: Tensor) -> Tensor:
+        """What is left of how the members of groups were beside them, as a share.
 
-        Where nothing pulls along the rest, beta' = -p ratio g beta, and (log ||w||)' = ratio g: it
-        fades like ||w||^-p.
+        For p = 1 what pulls a group pulls all of it alike: w - ||w|| times the group's direction
+        stays, so that in directions it fades like 1/||w||. For p > 1 groups have one member.
         """
-        field = self.plan.system.field
-        rest = self.start[0][:, -1:] * field.frame.rest
-        own = rest[member] - self.groups.mean(rest)[self.groups.owner[member]]
         angles = self.plan.system.angles.take(torch.nonzero(member).squeeze(1))
-        grown = angles.log_norm(theta) - angles.log_norm(self.start[1][member])
-        return torch.exp(-field.p * grown)[:, None] * own
+        return torch.exp(angles.log_norm(self.start[1][member]) - angles.log_norm(theta))
 
     def _replace_groups(self, groups: Groups, directions: Tensor, stepper: Stepper) -> None:
         """Follow groups with these directions from where a stepper stands."""
@@ -253,15 +249,19 @@ class FittingStage(FlowStage):
         """Groups of groups whose directions have met, and how much they change the outputs."""
         flow = self.flow
         place, theta = flow.stepper.state
-        place = torch.nn.functional.pad(place, (0, 1))
         contribution = flow.angles.contribution(theta)
         share = contribution.abs() / contribution.abs().sum()
 
         def merged(groups: Groups) -> Tensor:
             return flow.values(unit_rows(groups.mean(place)), groups.contributions())
 
+        def distance(leader: int) -> Tensor:
+            return torch.linalg.vector_norm(place - place[leader], dim=1)
+
         def grouped(reach: float) -> Groups:
-            return group_neurons(place, contribution, theta, share, left_out_share=0.0, reach=reach)
+            return group_neurons(
+                distance, contribution, theta, share, left_out_share=0.0, reach=reach
+            )
 
         tolerance = _FEW_GROUPS_TOLERANCE_SHARE * self.plan.tolerance
         return groups_within_tolerance(flow.outputs(self.time), merged, grouped, tolerance)

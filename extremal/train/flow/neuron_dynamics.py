@@ -132,8 +132,12 @@ class NeuronSystem:
 
     def velocity(self, state: State) -> State:
         """The right-hand side of the flow, with the push that the neurons' outputs leave."""
-        push = self.field.push(self.loss, self.outputs(state), self.rate)
-        return polar_velocity(*self.field.pull(state[0], push), state, self.angles)
+        pull, growth = self.field.pull_with_outputs(
+            state[0],
+            self.angles.contribution(state[1]),
+            lambda outputs: self.field.push(self.loss, outputs, self.rate),
+        )
+        return polar_velocity(pull, growth, state, self.angles)
 
     def of_groups(self, groups: Groups, state: State) -> tuple[NeuronSystem, State]:
         """Groups of the neurons as neurons of their own, and the state that they are in."""

@@ -122,7 +122,7 @@ def heaviest_neurons(
 
 
 def group_neurons(
-    place: Tensor,
+    distance: Callable[[int], Tensor],
     contribution: Tensor,
     theta: Tensor,
     weight: Tensor,
@@ -130,24 +130,21 @@ def group_neurons(
     left_out_share: float,
     reach: float,
 ) -> Groups:
-    """Group neurons of one sign whose directions are within `reach`, heaviest first.
+    """Group neurons of one sign that are within `reach` of the heaviest one that is left.
 
-    `weight` (h,) is as in `heaviest_neurons`. The last column of `place` (h, r + 1) is the part off
-    the basis, of which two neurons may have any directions, so that it counts as if they were
-    opposite. Groups are made until what is left out weighs no more than `left_out_share` of all.
+    `distance` gives how far all neurons (h,) are from the one that it is asked for. `weight` (h,)
+    is as in `heaviest_neurons`. Groups are made until what is left out weighs no more than
+    `left_out_share` of all.
     """
-    inside, off = place[:, :-1], place[:, -1].abs()
     owner = torch.full_like(weight, -1, dtype=torch.int64)
     total = float(weight.sum())
     left = weight.clone()
     leaders: list[int] = []
     while float(left.sum()) > left_out_share * total:
         leader = int(left.argmax())
-        apart = (off + off[leader]).square()
-        apart[leader] = 0.0
-        distance = ((inside - inside[leader]).square().sum(1) + apart).sqrt()
         alike = torch.sign(contribution) == torch.sign(contribution[leader])
-        chosen = (distance <= reach) & alike & (left > 0)
+        chosen = (distance(leader) <= reach) & alike & (left > 0)
+        chosen[leader] = True
         owner[chosen] = len(leaders)
         left[chosen] = 0.0
         leaders.append(leader)

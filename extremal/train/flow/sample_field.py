@@ -6,7 +6,7 @@ of its own start: s_ij = <z_j, B x_i> + beta_j <rest_j, x_i>, where the last pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -20,6 +20,8 @@ from extremal.train.losses import Loss, negative_slopes
 
 # A block of (neurons, samples) has so many entries: a megabyte, which fits the cache.
 _BLOCK_ENTRIES = 1 << 18
+# Activations of so many entries are kept from the outputs to the pull: some ten megabytes.
+_KEPT_ENTRIES = 1 << 22
 # So many samples stand for all of them between two corrections; twice as many are used whole.
 _SUBSAMPLE_SIZE = 2000
 # A neuron may turn by so many tolerances before its pull is corrected by all samples again.
@@ -28,6 +30,14 @@ _MOST_TURN_TOLERANCES = 100.0
 _PROBE_NEURONS = 128
 # The share of a gradient that may lie off the subspace is so many tolerances.
 _OFF_SUBSPACE_TOLERANCES = 10.0
+
+# How far apart neurons are is seen at so many samples.
+_SEEN_SAMPLES = 1000
+# Of what the samples see, so many random projections are compared.
+_SEEN_PROJECTIONS = 64
+
+# Some neurons, their products of rests and samples, relu^p at the samples and its slope (k, n).
+Activations = tuple[slice, Tensor | None, Tensor, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,22 +91,38 @@ class SampleField:
         self, place: Tensor, push: Tensor, rows: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """G, (k, r + 1), and g, (k,), for q = `push` (n,) and the neurons `rows` (all if None)."""
-        push = push.to(self.x.dtype)
-        pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
-        for at, mine, s in self._blocks(place, rows):
-            power, slope = rounded_power(s, self.p, self.kink_width)
-            slope *= push
-            pull[at, :-1] = (slope @ self.x.T).double()
-            pull[at, -1] = 0.0 if mine is None else slope.mul_(mine).sum(1).double()
-            growth[at] = (power @ push).double()
-        return pull, growth
+        return self._pull_of(self._activations(place, rows), place, push)
 
     def outputs(self, place: Tensor, contribution: Tensor) -> Tensor:
         """f at the samples, (n,)."""
+        return self._outputs_of(self._activations(place), contribution)
+
+    def pull_with_outputs(
+        self, place: Tensor, contribution: Tensor, push_of: Callable[[Tensor], Tensor]
+    ) -> tuple[Tensor, Tensor]:
+        """G and g of all neurons for the push that their own outputs (n,) leave."""
+        few = len(place) * len(self) <= _KEPT_ENTRIES
+        kept = list(self._activations(place)) if few else None
+        outputs = self._outputs_of(kept or self._activations(place), contribution)
+        return self._pull_of(kept or self._activations(place), place, push_of(outputs))
+
+    def _pull_of(
+        self, activations: Iterable[Activations], place: Tensor, push: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        push = push.to(self.x.dtype)
+        pull, growth = torch.empty_like(place), torch.empty_like(place[:, 0])
+        for at, mine, power, slope in activations:
+            weight = slope.mul_(push)
+            pull[at, :-1] = (weight @ self.x.T).double()
+            pull[at, -1] = 0.0 if mine is None else weight.mul_(mine).sum(1).double()
+            growth[at] = (power @ push).double()
+        return pull, growth
+
+    def _outputs_of(self, activations: Iterable[Activations], contribution: Tensor) -> Tensor:
         total = torch.zeros_like(self.label)
         weight = contribution.to(total.dtype)
-        for at, _, s in self._blocks(place, None):
-            total += weight[at] @ rounded_power(s, self.p, self.kink_width)[0]
+        for at, _, power, _ in activations:
+            total += weight[at] @ power
         return total.double()
 
     def of_groups(self, share: Tensor, place: Tensor) -> tuple[SampleField, Tensor]:
@@ -109,6 +135,25 @@ class SampleField:
         if products is not None:
             products = weight.to(products.dtype) @ products
         return replace(self, frame=frame, rest_products=products), found
+
+    def distances(self, place: Tensor) -> Callable[[int], Tensor]:
+        """How far what samples see of neurons is from what they see of one of them, (h,).
+
+        That is relu(<x, u>)^p at some samples, relative to the length of that neuron's; lengths are
+        of random projections, which keep them up to a tenth or so.
+        """
+        index = self.random_rows(_SEEN_SAMPLES)
+        some = self.restricted(index, self.share[index])
+        seen = torch.cat([power for _, _, power, _ in some._activations(place)])
+        draw = torch.Generator().manual_seed(0)
+        shape = (len(index), _SEEN_PROJECTIONS)
+        seen = seen @ torch.randn(shape, dtype=seen.dtype, generator=draw)
+
+        def distance(leader: int) -> Tensor:
+            length = torch.linalg.vector_norm(seen[leader]).clamp(min=1e-30)
+            return torch.linalg.vector_norm(seen - seen[leader], dim=1) / length
+
+        return distance
 
     def constant_pull(self, push: Tensor, tolerance: float) -> SubsampledPull:
         """The pull of a push (n,) that stays as it is, with sharp kinks: neurons rest there."""
@@ -126,10 +171,8 @@ class SampleField:
         """f on the training data, (n,)."""
         return outputs
 
-    def _blocks(
-        self, place: Tensor, rows: Tensor | None
-    ) -> Iterator[tuple[slice, Tensor | None, Tensor]]:
-        """The arguments s (some neurons, n) in blocks, with those neurons' `rest_products`."""
+    def _activations(self, place: Tensor, rows: Tensor | None = None) -> Iterator[Activations]:
+        """Some neurons at a time, with their `rest_products`, relu^p at the samples, its slope."""
         place = place.to(self.x.dtype)
         step = max(1, _BLOCK_ENTRIES // len(self))
         for at in batches(len(place), step):
@@ -138,7 +181,7 @@ class SampleField:
             if self.rest_products is not None:
                 mine = self.rest_products[at] if rows is None else self.rest_products[rows[at]]
                 s.addcmul_(place[at, -1:], mine)
-            yield at, mine, s
+            yield at, mine, *rounded_power(s, self.p, self.kink_width)
 
 
 class SubsampledPull:
@@ -207,8 +250,10 @@ def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tenso
     """relu(s)^p and its slope, with the kink rounded within `kink_width`, if there is one."""
     if kink_width is None:
         return relu_power_with_slope(s, p)
-    slope = (s / kink_width.clamp(min=1e-30)).add_(1.0).mul_(0.5).clamp_(0.0, 1.0)
-    return torch.where(slope < 1.0, slope.square() * kink_width, s), slope
+    # The slope is (s + width) / (2 width), cut to [0, 1]; its integral is the rounded relu.
+    place = torch.addcmul(s.new_tensor(0.5), s, 0.5 / kink_width.clamp(min=1e-30)).relu_()
+    slope = place.clamp(max=1.0)
+    return place.addcmul_(slope - 2.0, slope, value=0.5).mul_(2.0 * kink_width), slope
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -58,7 +58,7 @@ class StagedFlow(Flow):
             field, place = SampleField.of(data, net.p, directions, tolerance)
         rate = float(len(data)) if loss.reduction == "sum" else 1.0
         system = NeuronSystem(field, angles, loss, rate)
-        zero = field.outputs(place, theta.new_zeros(len(theta)))
+        zero = theta.new_zeros(len(field.label))
         slope = 0.5 if loss.name == "logistic" else 1.0
         self.plan = StagePlan(
             data=data,

@@ -21,6 +21,9 @@ class WeightFlow(Flow):
     followed as well as neurons of 1. With p = 1 the flow may slide along a kink, where no step is
     short enough: a step is then also taken if it moves no neuron by more than sqrt(tolerance) of
     its length.
+
+    Gradient flow conserves ||w||^2 + b^2 - ||v||^2 of each neuron of a `PReLUNet`; Runge-Kutta
+    steps do within the tolerance. States are given out with the value of the start, to rounding.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class WeightFlow(Flow):
         self.first_loss = math.nan
         self.last_loss = math.nan
         state = tuple(part.detach().clone() for part in self.parts)
+        self.first_norms = self._norms(state) if _keeps_balance(net) else None
         self.stepper = Stepper(
             self._velocity,
             state,
@@ -73,11 +77,11 @@ class WeightFlow(Flow):
 
     def write(self, net: nn.Module, time: float) -> None:
         """Put the weights as they were at a time within the last step into a network."""
-        _assign(list(trainable(net).values()), self.stepper.state_at(time))
+        _assign(list(trainable(net).values()), self._state_at(time))
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data at that time, (n,) or (n, C)."""
-        _assign(self.parts, self.stepper.state_at(time))
+        _assign(self.parts, self._state_at(time))
         return outputs_on(self.net, self.data)
 
     def report(self) -> dict[str, object]:
@@ -104,6 +108,31 @@ class WeightFlow(Flow):
         self.last_loss = float(value)  # The last stage of a step is at its end.
         return tuple(-slope for slope in gradient.values())
 
+    def _state_at(self, time: float) -> State:
+        """The state at a time within the last step, with the balance that neurons had at first.
+
+        It is the projection onto that (Hairer, Lubich & Wanner 2006, Section IV.4), orthogonal to
+        first order and so no farther than the flow is: (w, b) times 1 - s and v times 1 + s.
+        """
+        state = self.stepper.state_at(time)
+        if self.first_norms is None:
+            return state
+        shift = _balancing_shift(self._norms(state), self.first_norms)
+        factors = {"neurons": (1.0 - shift)[:, None], "hidden_bias": 1.0 - shift}
+        factors["votes"] = 1.0 + shift
+        return tuple(
+            part * factors[name] if name in factors else part
+            for name, part in zip(self.names, state, strict=True)
+        )
+
+    def _norms(self, state: State) -> tuple[Tensor, Tensor]:
+        """||(w, b)|| and ||v|| of each neuron of a `PReLUNet`, (width,) each."""
+        parts = dict(zip(self.names, state, strict=True))
+        inner = _sizes("neurons", parts["neurons"])
+        if "hidden_bias" in parts:
+            inner = torch.hypot(inner, parts["hidden_bias"])
+        return inner, _sizes("votes", parts["votes"])
+
     def _error_scale(self, name: str, old: Tensor, new: Tensor) -> Tensor:
         """The size that errors of a parameter are relative to: that of the neuron it belongs to."""
         size = torch.maximum(_sizes(name, old), _sizes(name, new))
@@ -128,6 +157,25 @@ class WeightFlow(Flow):
             return math.inf
         error = max(miss) / self.tolerance
         return min(error, max(moved) / self.tolerance**0.5) if self.kinked else error
+
+
+def _keeps_balance(net: nn.Module) -> bool:
+    """Whether the flow conserves each neuron's balance: all its weights are trained."""
+    if not isinstance(net, PReLUNet):
+        return False
+    parts = (net.neurons, net.votes, net.hidden_bias)
+    return all(part is None or part.requires_grad for part in parts)
+
+
+def _balancing_shift(now: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor]) -> Tensor:
+    """s with (1 - s)^2 n^2 - (1 + s)^2 m^2 = n0^2 - m0^2, for norms (n, m) and (n0, m0), (width,).
+
+    Over n^2 + m^2, which is 1 then, it is d s^2 - 2 s + (d - d0) = 0 with d = n^2 - m^2.
+    """
+    size = torch.hypot(*now).clamp(min=1e-300)
+    balance, wanted = (((n - m) / size) * ((n + m) / size) for n, m in (now, first))
+    excess = balance - wanted
+    return excess / (1.0 + (1.0 - balance * excess).clamp(min=0.0).sqrt())
 
 
 def _sizes(name: str, part: Tensor) -> Tensor:

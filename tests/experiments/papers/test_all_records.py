@@ -77,6 +77,20 @@ def test_lemma_1_bounds_the_error(store):
         assert store.read(trial).numbers["share_of_bound"] <= 1.0
 
 
+def test_both_flows_of_known_clusters_and_of_samples_end_near_sgd(store):
+    trials = get("min-vidal-2024/fidelity-by-spread").trials("smoke")
+    run(trials, store, jobs=1)
+    found = {(t.params["p"], t.params["training"]): store.read(t).numbers for t in trials}
+    for p in (1.0, 3.0):
+        sgd, known, samples = (found[p, name] for name in ("sgd", "flow", "sample flow"))
+        for flow in (known, samples):
+            for name in ("loss", "distance", "half_radius"):
+                assert flow[name] == pytest.approx(sgd[name], rel=0.02)
+        # They are not one flow: that of the samples has their noise, and so has SGD.
+        gap = abs(known["mean_cosine"] - sgd["mean_cosine"])
+        assert abs(samples["mean_cosine"] - sgd["mean_cosine"]) < 0.5 * gap
+
+
 def test_theorem_1_bounds_hold_and_are_met_by_the_attacks(store):
     experiment = get("min-vidal-2024/theorem-1")
     trials = experiment.trials("smoke")

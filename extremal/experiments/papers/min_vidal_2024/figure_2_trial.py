@@ -6,7 +6,7 @@ What a trial of Figures 2 and 5, of `flow-fidelity` and of the demo computes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -29,12 +29,18 @@ from extremal.experiments.papers.shared.robust_numbers import (
 )
 from extremal.experiments.trial import Outcome
 
+# The trainings that follow a flow, each with its method.
+_FLOW_METHODS: dict[str, Literal["general", "mixture"]] = {
+    "flow": "mixture",
+    "sample flow": "general",
+}
+
 
 def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
     """One training: distance to the predicted classifier, alignment, robust accuracy.
 
-    The alignment panels and the attacks are computed where `spread` equals `detail_spread`, as in
-    the paper, which keeps one network for its panels b to e.
+    The alignment panels and the attacks are computed where `spread` is `detail_spread`, as in the
+    paper, which keeps one network for its panels b to e, or among several of these.
     """
     mixture = mixture_of(params)
     net, trajectory = _trained(mixture, params, generator)
@@ -50,7 +56,8 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
         "times": trajectory.times.tolist(),
         "losses": trajectory.values["loss"].tolist(),
     }
-    if params["spread"] != params["detail_spread"]:
+    detailed = params["detail_spread"]
+    if params["spread"] not in (detailed if isinstance(detailed, list) else [detailed]):
         return Outcome(numbers)
     shown, cosines = _alignment(net, mixture, params)
     attacked = test.take(torch.arange(min(params["attacked_points"], len(test))))
@@ -62,14 +69,17 @@ def trial(params: Mapping[str, Any], generator: torch.Generator) -> Outcome:
 def _trained(
     mixture: OrthonormalMixture, params: Mapping[str, Any], generator: torch.Generator
 ) -> tuple[models.PReLUNet, train.Trajectory]:
-    """A network after `flow_time`: by SGD as published, or by the gradient flow that it follows."""
+    """A network after `flow_time`: by SGD as published, or by the gradient flow that it follows.
+
+    The "flow" is that of known clusters, the "sample flow" that of the very samples.
+    """
     data = mixture.sample(params["train_points"], generator=generator)
     net = small_network(mixture.dim, params, generator)
     record = train.Record.log_spaced(1.0, params["flow_time"], params["recorded"])
-    if params["training"] == "flow":
-        until = params["flow_time"]
+    if params["training"] in _FLOW_METHODS:
+        method, until = _FLOW_METHODS[params["training"]], params["flow_time"]
         return net, train.gradient_flow(
-            net, data, loss=params["loss"], until=until, method="mixture", record=record
+            net, data, loss=params["loss"], until=until, method=method, record=record
         )
     trajectory = train.sgd(
         net,

@@ -115,7 +115,7 @@ alignment = Experiment(
         "seeds": 1,
     },
     axes=("nudge",),
-    version=2,
+    version=3,
     columns=3,
     panels=(
         _line("Directions", "mean_cosine", "mean cosine of what ends dominant"),
