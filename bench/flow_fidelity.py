@@ -189,8 +189,8 @@ def _kept(case: Case, how: str, sources: str, run: Any, folder: Path) -> Run:
 
 @cache
 def _flow_sources(staged: bool) -> str:
-    """A hash of the sources of a flow: all of them, or those of the weights' own flow."""
-    own = ("gradient_flow.py", "driver.py", "runge_kutta.py", "weight_flow.py")
+    """A hash of the sources of a flow: all of them, or those that follow the weights."""
+    own = ("driver.py", "runge_kutta.py", "weight_flow.py")
     folder = _ROOT / "extremal" / "train" / "flow"
     return _hash(*(folder.glob("*.py") if staged else (folder / name for name in own)))
 
