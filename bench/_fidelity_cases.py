@@ -154,22 +154,23 @@ def _correlated() -> list[Case]:
 
 
 def _digits() -> list[Case]:
-    """Even against odd digits, for flow times to which the flow is determined.
-
-    Later, outputs of flows of the weights at 1e-5 and 1e-6 grow apart, the sooner the larger p is.
-    """
+    """Even against odd digits, early and, for 500 of them, later."""
+    early = ((1.0, 30.0), (1.5, 30.0), (2.0, 30.0), (3.0, 10.0), (4.0, 3.0))
+    # At these times the weights' own flows at 1e-5 and 1e-6 agree to 2e-4 for p = 3 and p = 4.
+    later = ((1.0, 60.0), (1.5, 100.0), (3.0, 20.0), (4.0, 5.0))
+    times = [(500, *each) for each in early + later] + [(1437, *each) for each in early]
     return [
-        Case("digits, even and odd", "digits", n=n, p=p, loss=loss, until=until, width=width)
-        for (p, until), (n, width), loss in product(
-            ((1.0, 30.0), (1.5, 30.0), (2.0, 30.0), (3.0, 10.0), (4.0, 3.0)),
-            ((500, 100), (1437, 100)),
-            ("exp", "logistic"),
-        )
+        Case("digits, even and odd", "digits", n=n, p=p, loss=loss, until=until)
+        for (n, p, until), loss in product(times, ("exp", "logistic"))
     ]
 
 
 def _blobs() -> list[Case]:
-    """Two blobs that overlap, so that no network has all points right, or none of this width."""
+    """Two blobs that overlap.
+
+    With p = 1 in 50 dimensions the reference itself is not sharp under "exp": the weights' own
+    flows at 1e-5 and 1e-6 differ by 1.4 % there, so that a failure of this case says little.
+    """
     return [
         Case(
             "two blobs with overlap",
@@ -183,7 +184,7 @@ def _blobs() -> list[Case]:
             until=until,
         )
         for (dim, spread, until), (p, width), loss in product(
-            ((2, 0.8, 300.0), (50, 3.0, 300.0)),
+            ((2, 0.8, 300.0), (2, 0.8, 1000.0), (50, 3.0, 300.0)),
             ((1.0, 100), (2.0, 300), (3.0, 300)),
             ("exp", "logistic"),
         )
