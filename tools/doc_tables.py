@@ -79,10 +79,10 @@ def _versions(what: str) -> str:
 
 def bench_table(name: str) -> str:
     """A table of a bench's stored result by its function: "certify" by `table`, "certify_boxed" by
-    `boxed_table` of bench/certify.py.
+    `boxed_table` of bench/certify.py, "flow_fidelity" by `table` of bench/flow_fidelity.py.
     """
-    whole = (FOLDER / f"{name}.json").exists()  # such as "shallow_flow"
-    bench, _, part = (name, "", "") if whole else name.partition("_")
+    is_whole = (ROOT / "bench" / f"{name}.py").is_file()
+    bench, _, part = (name, "", "") if is_whole else name.partition("_")
     result = json.loads((FOLDER / f"{bench}.json").read_text())
     module = importlib.import_module(f"bench.{bench}")
     made: str = getattr(module, f"{part}_table" if part else "table")(result)

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from bench import cluster
+from bench import cluster, flow_fidelity
+from bench._fidelity_cases import CASES, Case
 from extremal.experiments import Trial
 from tools.doc_tables import FOLDER
 
@@ -120,3 +121,36 @@ def test_a_run_of_the_cluster_bench_is_timed_from_its_call_to_its_return(tmp_pat
     assert 0.1 <= seconds <= time.perf_counter() - begun
     with pytest.raises(AssertionError):  # They are done: a store that is not empty times nothing.
         cluster.timed(trials, tmp_path / "place", {"jobs": 1})
+
+
+def test_there_are_enough_cases_of_the_flow_and_each_is_one_of_its_own():
+    assert len(CASES) == len({case.name for case in CASES}) >= 150
+    assert sum(case.sgd for case in CASES) >= 20
+
+
+def test_a_case_of_the_flow_is_judged_once_and_kept(tmp_path, monkeypatch):
+    small = {"dim": 5, "positive": 2, "negative": 1, "n": 100, "width": 8, "start": 1e-2}
+    cases = [Case("tiny", **small, until=30.0, sgd=True), Case("tiny", **small, until=1.0)]
+    found = flow_fidelity.judged_cases(cases, tmp_path)
+    first = found[0]
+    assert not any(each["fails"] for each in found)
+    assert first["runs"]["flow"]["engine"] == "stages"
+    assert first["runs"]["reference"]["engine"] == "weights"
+    assert 0.0 < first["output_change"] < 1e-2
+    assert first["SGD"]["output_change"] < 5e-2
+    assert len(list(tmp_path.iterdir())) == 5
+
+    monkeypatch.setattr(flow_fidelity.train, "gradient_flow", None)
+    monkeypatch.setattr(flow_fidelity.train, "sgd", None)
+    assert flow_fidelity.judged_cases(cases, tmp_path) == found
+    result = flow_fidelity.summarised(found)
+    assert result["ratios"]["failing share"] == 0.0
+    assert flow_fidelity.table(result).count("\n") == 4
+
+
+def test_a_flow_that_ends_elsewhere_fails_and_a_finer_one_warns(tmp_path):
+    given = {"dim": 5, "positive": 2, "negative": 1, "n": 100, "width": 8, "p": 4.0}
+    case = Case("rough", **given, until=60.0, tolerance=0.1)
+    found = flow_fidelity.judged(case, tmp_path)
+    assert found["fails"]
+    assert found["warned"] is True
