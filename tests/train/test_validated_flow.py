@@ -232,6 +232,9 @@ def test_what_cannot_be_proven_is_refused():
     net, data = problem()
     with pytest.raises(ValueError, match="net must"):
         validated_flow(problem(p=1)[0], data, until=1.0)
+    many = Dataset(data.x[:1].repeat(1001, 1), data.y[:1].repeat(1001))
+    with pytest.raises(ValueError, match="train must have at most 1000 samples"):
+        validated_flow(net, many, until=1.0)
     with pytest.raises(ValueError, match="until must"):
         validated_flow(net, data, until=0.0)
     with pytest.raises(ValueError, match="cosine must"):

@@ -129,9 +129,10 @@ def validated_flow(
     _check.require(fits, "net", rule, repr(net))
     _check.instance("train", train, Dataset, "be a Dataset")
     _check.signs("train.y", train.y, count=len(train))
-    small = max(len(train), 3 * net.width) <= _MOST_SUMMANDS
-    rule = f"have at most {_MOST_SUMMANDS} samples, with a third as many neurons"
-    _check.require(small, "train", rule, f"{len(train)} samples for {net.width} neurons")
+    small = max(len(train), train.dim, 3 * net.width) <= _MOST_SUMMANDS
+    rule = f"have at most {_MOST_SUMMANDS} samples and dimensions, with a third as many neurons"
+    sizes = f"{len(train)} samples in {train.dim} dimensions, {net.width} neurons"
+    _check.require(small, "train", rule, sizes)
     _check.number("until", until, above=0.0)
     _check.number("tube", tube, above=0.0, maximum=1e-2)
     _check.integer("max_pieces", max_pieces, minimum=1)
