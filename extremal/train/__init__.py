@@ -10,6 +10,7 @@ from extremal.train.inner_attack import InnerAttack, input_gradient, loss_slope
 from extremal.train.losses import Loss, loss_and_gradient, total_loss
 from extremal.train.recipes import mnist_network, mnist_recipe
 from extremal.train.recording import DivergenceError, Record, Trajectory
+from extremal.train.validated.validated_flow import ValidatedFlow, validated_flow
 
 __all__ = [
     "DivergenceError",
@@ -20,6 +21,7 @@ __all__ = [
     "Trajectory",
     "Until",
     "UnverifiedFlowWarning",
+    "ValidatedFlow",
     "adam",
     "adversarial",
     "gd",
@@ -31,4 +33,5 @@ __all__ = [
     "mnist_recipe",
     "sgd",
     "total_loss",
+    "validated_flow",
 ]

@@ -1,0 +1,1 @@
+"""Gradient flow of small problems, with a proof of where it goes."""
