@@ -25,7 +25,7 @@ from extremal.train.flow.runge_kutta import BOGACKI_SHAMPINE_32, Counts, State, 
 
 # Every so many rounds of steps the neurons are checked for having come to rest at a kink.
 _ROUNDS_BETWEEN_REST_CHECKS = 16
-# Neurons are independent while the largest output is below this share of the tolerance.
+# Neurons are independent while the largest output is below this share of its tolerance.
 _DECOUPLED_OUTPUT_SHARE = 0.3
 # A step after which the largest output exceeds this many tolerances was too long.
 _REJECTED_OUTPUT_SHARE = 2.0
@@ -167,7 +167,7 @@ class AlignmentStage(FlowStage):
             system.field.constant_pull(push, plan.tolerance),
             system.angles,
             0.1 / float(push.abs().sum()),
-            plan.tolerance,
+            plan.alignment_tolerance,
             plan.counts,
         )
         self._longest_sample = float(torch.linalg.vector_norm(plan.data.x, dim=1).max())
@@ -191,9 +191,13 @@ class AlignmentStage(FlowStage):
         left = limit - self._time
         largest = self._largest_output(self.state)
         span = min(left, self._safe_time())
-        while largest < _DECOUPLED_OUTPUT_SHARE * self.plan.tolerance:
+        tolerance = self.plan.alignment_tolerance
+        while largest < _DECOUPLED_OUTPUT_SHARE * tolerance:
             after = self.independent.advance(self.state, span)
-            if self._largest_output(after) <= _REJECTED_OUTPUT_SHARE * self.plan.tolerance:
+            if (
+                self._largest_output(after)
+                <= _REJECTED_OUTPUT_SHARE * self.plan.alignment_tolerance
+            ):
                 self._last_start = (self.state, self._time)
                 self.state = after
                 self._time = limit if span == left else self._time + span
@@ -223,13 +227,13 @@ class AlignmentStage(FlowStage):
         """A time in which the output can't grow to the tolerance: sinh(2 theta) < exp(2 theta)."""
         bound = self.plan.growth_rate_bound
         log_total = float(torch.logsumexp(self.plan.system.angles.log_ceiling(self.state[1]), 0))
-        wait = (math.log(self.plan.tolerance) - log_total) / (2.0 * bound)
+        wait = (math.log(self.plan.alignment_tolerance) - log_total) / (2.0 * bound)
         return max(wait, 0.05 / bound)
 
     def _largest_output(self, state: State) -> float:
         """The largest |f| on the data, or a bound on it where that is small enough: it is cheap."""
         contribution = self.plan.system.angles.contribution(state[1]).abs().sum()
         bound = float(contribution) * self._longest_sample**self.plan.system.field.p
-        if bound < _DECOUPLED_OUTPUT_SHARE * self.plan.tolerance:
+        if bound < _DECOUPLED_OUTPUT_SHARE * self.plan.alignment_tolerance:
             return bound
         return float(self.plan.system.outputs(state).abs().max())

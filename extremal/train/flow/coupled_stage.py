@@ -59,7 +59,7 @@ _MERGED_DISTANCES = (0.3, 0.1, 0.03)
 # The few may end so many tolerances from all neurons, whose own run errs by about one.
 _MOST_MISSED_TOLERANCES = 10.0
 # With so few products of neurons and samples all neurons are followed to the end: it is faster.
-_FEW_PRODUCTS = 100_000
+_FEW_PRODUCTS = 200_000
 # The share of the tolerance where all neurons are followed to the end.
 _ALL_NEURONS_TOLERANCE_SHARE = 0.3
 # The same while the data are fitted.

@@ -47,9 +47,9 @@ class GroupFlow:
         tolerance: float,
         kink_width: Tensor | None,
     ) -> None:
-        self.kink_width = None if kink_width is None else kink_width[:, None]
         self.loss, self.p, self.rate = neurons.loss, neurons.field.p, neurons.rate / len(data)
         self.x, self.y = data.x, data.y.to(data.x.dtype)
+        self.kink_width = None if kink_width is None else kink_width[:, None]
         member = torch.nonzero(groups.owner >= 0).squeeze(1)
         owner, count = groups.owner[member], len(groups.leaders)
         angles = neurons.angles.take(member)

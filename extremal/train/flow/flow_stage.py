@@ -21,6 +21,7 @@ class StagePlan:
     data: Dataset
     system: NeuronSystem
     tolerance: float
+    alignment_tolerance: float  # smaller where that is cheap: neurons multiply these errors later
     horizon: float  # the flow time by which the flow will have ended
     first_loss: float  # the mean loss of zero outputs
     growth_rate_bound: float  # no angle grows faster than this

@@ -77,9 +77,9 @@ def gradient_flow(
     steps (`flow.shallow_flow`, 1e-4 unless said), whose number grows like the logarithm of time
     once the loss falls. Any other network, one with a neuron that is zero, and any tolerance below
     1e-4 (1e-6 unless said) is followed on the weights in float64 by Dormand & Prince 5(4), with
-    errors below `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of relu at 0 is 0;
-    in polar coordinates kinks are rounded within `tolerance` times a sample's length, in stages
-    once neurons interact, so that neurons can slide along them.
+    errors below `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of
+    relu at 0 is 0; in polar coordinates kinks are rounded within `tolerance` times a sample's
+    length, in stages once neurons interact, so that neurons can slide along them.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
@@ -112,9 +112,9 @@ def gradient_flow(
     - `progress`: True for a line on the standard error, or a function of (flow time, loss, phase).
     - `checkpoint`: a file that keeps the state every 15 seconds and on Ctrl-C, and is removed at
       the end; a later call with the network as it was at the start goes on from there.
-    - `verify`: True follows the flow once more at a tenth of the tolerance; `info["verified"]` then
-      has the change of outputs, of the loss and of the dominant directions, and a change of more
-      than 1 % or another set of directions is an `UnverifiedFlowWarning`.
+    - `verify`: True follows the flow once more, in float64 at a tenth of the tolerance;
+      `info["verified"]` then has the change of outputs, of the loss and of the dominant directions,
+      and a change of more than 1 % or another set of directions is an `UnverifiedFlowWarning`.
     - `generator`: not used, since the flow is deterministic.
     """
     end = as_until(until)
@@ -136,8 +136,7 @@ def gradient_flow(
     name = _chosen_method(method, net, train, stageable, loose)
     staged = name == "mixture" or (stageable and loose)
     shallow = not staged and loose and has_directions(net)
-    default = _SHALLOW_TOLERANCE if shallow else _WEIGHTS_TOLERANCE
-    tolerance = tolerance or (_STAGED_TOLERANCE if staged else default)
+    tolerance = tolerance or _default_tolerance(staged, shallow)
 
     twin, start = _float64_twin(net), _float64_twin(net)
     data = train if staged or shallow else train.to(torch.float64)
@@ -166,11 +165,17 @@ def gradient_flow(
     if verify:
         finer: dict[str, Any] = {"tolerance": 0.1 * tolerance, "max_steps": max_steps}
         at = trajectory.info["reached"]
-        gradient_flow(start, train, loss=used, until=at, method=method, **finer)
+        gradient_flow(start, train.to(torch.float64), loss=used, until=at, method=method, **finer)
         trajectory.info["verified"] = asdict(  # type: ignore[index]
             compared(twin, start, train, used, 0.1 * tolerance)
         )
     return trajectory
+
+
+def _default_tolerance(staged: bool, shallow: bool) -> float:
+    if staged:
+        return _STAGED_TOLERANCE
+    return _SHALLOW_TOLERANCE if shallow else _WEIGHTS_TOLERANCE
 
 
 def _require_a_neuron(net: nn.Module) -> None:

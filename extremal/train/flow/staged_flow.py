@@ -11,6 +11,7 @@ Each stage builds the next one.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from extremal.data import Dataset
@@ -23,6 +24,11 @@ from extremal.train.flow.neuron_dynamics import NeuronSystem, from_polar, to_pol
 from extremal.train.flow.sample_field import SampleField
 from extremal.train.losses import Loss
 
+# So many products of neurons and samples are formed in float64, more in the samples' own dtype:
+# where outputs are differences of far larger numbers, neurons multiply what float32 rounds.
+_MOST_EXACT_PRODUCTS = 1_000_000
+# The share of the tolerance that alignment may err by where products are so few that it is cheap.
+_CHEAP_ALIGNMENT_TOLERANCE_SHARE = 0.01
 # What a flow that goes on from a file adds to, or takes the larger of.
 _SUMMED_CHANGES = ("change", "bound")
 _LARGEST_CHANGES = ("residual", "missed")
@@ -49,6 +55,9 @@ class StagedFlow(Flow):
     ) -> None:
         super().__init__()
         directions, angles, theta = to_polar(net)
+        small = len(theta) * len(data) <= _MOST_EXACT_PRODUCTS
+        if small:
+            data = data.to(torch.float64)
         field: ClusterField | SampleField
         if known:
             field, place = ClusterField.of(data, net.p, directions, tolerance)
@@ -62,6 +71,7 @@ class StagedFlow(Flow):
             data=data,
             system=system,
             tolerance=tolerance,
+            alignment_tolerance=tolerance * (_CHEAP_ALIGNMENT_TOLERANCE_SHARE if small else 1.0),
             horizon=horizon,
             first_loss=field.loss(loss, zero),
             growth_rate_bound=field.growth_rate_bound * rate * slope,
