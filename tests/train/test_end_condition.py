@@ -91,17 +91,17 @@ def test_a_goal_that_holds_at_the_start_ends_the_flow_there(kind, goal):
 @pytest.mark.parametrize("tolerance", [1e-4, 1e-3, 1e-2])
 @pytest.mark.parametrize("p", [1.0, 3.0])
 def test_a_goal_is_located_while_the_neuron_aligns(tolerance, p):
-    """f = c with c' = 2 c exp(-c): from 1e-6 to 1e-5 in log(10) / 2, but for 1e-5 of it."""
+    """f = c with c' = 2 c exp(-c): from 1e-8 to 1e-7 in log(10) / 2, but for 1e-7 of it."""
     record = Record(at=(0.5, 1.1, 1.2))
-    for goal in ({"margin": 1e-5}, {"loss": math.exp(-1e-5)}):
-        net, data = one_neuron(p, 1e-3)
+    for goal in ({"margin": 1e-7}, {"loss": math.exp(-1e-7)}):
+        net, data = one_neuron(p, 1e-4)
         settings = {"method": "general", "tolerance": tolerance, "record": record}
         run = gradient_flow(net, data, until=Until(**goal), **settings)
         assert run.info["ended_by"] == next(iter(goal))
         assert "alignment ends" not in run.info["phases"]
         assert run.info["reached"] == pytest.approx(0.5 * math.log(10.0), rel=2e-5)
         assert run.times.tolist() == [0.0, 0.5, 1.1, run.info["reached"]]
-        assert smallest_margin(net, data) == pytest.approx(1e-5, rel=1e-5)
+        assert smallest_margin(net, data) == pytest.approx(1e-7, rel=1e-5)
 
 
 def dead_end() -> tuple[PReLUNet, Dataset]:

@@ -81,7 +81,7 @@ def test_neurons_themselves_come_back(dim):
 
 
 def test_a_part_of_the_samples_with_corrections_converges_too(monkeypatch):
-    p, init, until = 3.0, Gaussian(1e-3), 120.0
+    p, init, until = 3.0, Gaussian(1e-5), 160.0
     whole = error(p, 6, init, until, 1e-3)
     monkeypatch.setattr("extremal.train.flow.sample_field._SUBSAMPLE_SIZE", 10)  # of 60
     found = [error(p, 6, init, until, tolerance) for tolerance in TOLERANCES]
