@@ -13,6 +13,8 @@ from torch import nn
 from extremal.models import Explicit, PReLUNet, Preparation
 from extremal.train import Loss, Record, Until, gradient_flow
 from extremal.train.checkpoint import Checkpoint, problem_digest
+from extremal.train.flow.coupled_stage import CoupledStage
+from extremal.train.flow.staged_flow import StagedFlow
 from tests.train.flow_problem import largest_difference, problem
 
 TIMES = (1.0, 2.5, 4.0)
@@ -291,3 +293,20 @@ def test_without_a_checkpoint_nothing_is_written(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         gradient_flow(net, data, until=6.0, record=Record(watch={"a": Interruption(2)}))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_flow_that_goes_on_keeps_the_smaller_errors_of_fitting():
+    """The data were being fitted already when it stopped."""
+    net, data = problem(3.0)
+    first = StagedFlow(net, data, Loss("exp"), 1e-3, 100.0, known=False)
+    while first.time < 20.0:
+        first.step(20.0)
+    first.write(net, 20.0)
+    after = StagedFlow(net, data, Loss("exp"), 1e-3, 100.0, known=False, time=20.0)
+    after.remember(first.memory())
+    while after.time < 21.0:
+        after.step(21.0)
+    assert "fitting starts" in first.phases
+    for flow in (first, after):
+        assert isinstance(flow.stage, CoupledStage)
+    assert after.stage.stepper.tolerance == first.stage.stepper.tolerance < 1e-4

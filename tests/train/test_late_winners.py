@@ -11,7 +11,7 @@ import torch
 from extremal.data import Dataset, GaussianClusters
 from extremal.measure import following
 from extremal.models import Gaussian, PReLUNet
-from extremal.train import UnverifiedFlowWarning, gradient_flow
+from extremal.train import Until, UnverifiedFlowWarning, gradient_flow
 from extremal.train.flow import coupled_stage
 
 
@@ -81,3 +81,15 @@ def test_verifying_says_what_a_finer_flow_changes():
     assert info["verified"]["output_change"] > 0.01
     with pytest.raises(ValueError, match="verify must be True or False, got int"):
         flow(False, 2, verify=1)
+
+
+def test_a_run_that_has_ended_at_once_is_verified():
+    _, info, _ = flow(False, 2, until=Until(time=10.0, loss=2.0), verify=True)
+    assert info["reached"] == 0.0
+    assert info["verified"]["output_change"] < 1e-12
+
+
+def test_a_verification_that_needs_too_many_steps_says_so():
+    with pytest.warns(UnverifiedFlowWarning, match="could not be verified: at tolerance 0.0001"):
+        _, info, _ = flow(False, 2, until=300.0, verify=True, max_steps=300)
+    assert info["verified"] is None

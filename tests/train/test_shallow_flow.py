@@ -148,3 +148,58 @@ def test_chebyshev_steps_are_of_second_order():
     steps = work[1].steps / work[0].steps
     assert steps == pytest.approx(10.0, rel=0.3)  # an error of third order a step
     assert math.log(errors[0] / errors[1]) / math.log(steps) == pytest.approx(2.0, abs=0.4)
+
+
+def test_a_flow_with_biases_goes_on_from_its_file(tmp_path):
+    (net, data), (whole, _) = (problem(3.0, outputs=3, biases=True) for _ in range(2))
+    left = [3]
+
+    def interrupted(now):
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return float(now.votes.norm())
+
+    settings = {"loss": "cross-entropy", "until": 3.0}
+    record = Record(at=(1.0, 2.0), watch={"size": interrupted})
+    with pytest.raises(KeyboardInterrupt):
+        gradient_flow(net, data, checkpoint=tmp_path / "state", record=record, **settings)
+    net, _ = problem(3.0, outputs=3, biases=True)
+    gradient_flow(net, data, checkpoint=tmp_path / "state", record=record, **settings)
+    gradient_flow(whole, data, **settings)
+    assert largest_difference(net, whole) < 1e-3
+    assert largest_difference(whole, problem(3.0, outputs=3, biases=True)[0]) > 0.1
+
+
+def test_frozen_votes_beside_neurons_that_float32_cannot_hold():
+    """||V||/||w|| is 1e44, on data in float32."""
+    generator = torch.Generator().manual_seed(0)
+    net = PReLUNet(3, 4, 1.0, init=Gaussian(1e-45), dtype=torch.float64, generator=generator)
+    with torch.no_grad():
+        net.votes.copy_(torch.tensor([[0.3, -0.3, 0.3, -0.3]]))
+    net.freeze("votes")
+    _, data = problem(1.0)
+    gradient_flow(net, Dataset(data.x.float(), data.y), until=0.1, tolerance=1e-2)
+    assert bool(torch.isfinite(net.neurons).all())
+    assert float(net.neurons.detach().norm(dim=1).max()) > 1e-3
+
+
+def test_a_velocity_that_is_never_finite_ends_with_an_error():
+    rate = torch.full((2,), math.nan, dtype=torch.float64)
+    torch.set_flush_denormal(True)
+    stepper = ChebyshevStepper(
+        lambda state: (rate * state[0],), (torch.ones_like(rate),), 0.0, 1e-3, Counts()
+    )
+    with pytest.raises(ArithmeticError, match="the step size vanished at time 0"):
+        stepper.advance(1.0)
+
+
+def test_a_loss_that_starts_at_zero_has_no_phases():
+    """f alone as the loss, from votes of zero: it falls below zero for ever."""
+    net, data = problem(2.0, biases=True)
+    with torch.no_grad():
+        net.votes.zero_()
+        net.bias.zero_()
+    run = gradient_flow(net, data, loss=Loss("own", function=lambda out, _: -out), until=0.1)
+    assert run.info["phases"] == {}
+    assert run.values["loss"][-1] < 0.0

@@ -164,7 +164,7 @@ class AlignmentStage(FlowStage):
         zero = torch.zeros_like(system.field.label, dtype=torch.float64)
         push = system.field.push(system.loss, zero, system.rate)
         self.independent = IndependentNeurons(
-            system.field.constant_pull(push, plan.tolerance),
+            system.field.constant_pull(push, plan.alignment_tolerance),
             system.angles,
             0.1 / float(push.abs().sum()),
             plan.alignment_tolerance,

@@ -74,11 +74,16 @@ class Flow(ABC):
     def report(self) -> dict[str, object]:
         """The run in numbers."""
 
-    def mark_phases(self, loss_share: float) -> None:
-        """Note phases by the loss, as a share of the first: alignment ends once it has moved."""
-        if loss_share < _ALIGNED_LOSS_SHARE:
+    def mark_phases(self, loss: float, first_loss: float) -> None:
+        """Note phases by the loss: alignment ends once it has moved.
+
+        A loss of one's own that is not above 0 at the start has none.
+        """
+        if first_loss <= 0.0:
+            return
+        if loss < _ALIGNED_LOSS_SHARE * first_loss:
             self.phases.setdefault("alignment ends", self.time)
-        if loss_share < FITTING_LOSS_SHARE:
+        if loss < FITTING_LOSS_SHARE * first_loss:
             self.phases.setdefault("fitting starts", self.time)
 
     def memory(self) -> dict[str, float]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import warnings
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -26,10 +28,10 @@ from extremal.train.flow.end_condition import Until, as_until
 from extremal.train.flow.shallow_flow import ShallowFlow
 from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import WeightFlow
-from extremal.train.flow_verification import compared
+from extremal.train.flow_verification import UnverifiedFlowWarning, compared
 from extremal.train.gradient_descent import check_fit
 from extremal.train.losses import Function, Loss, LossName, as_loss
-from extremal.train.recording import Record, Recorder, Trajectory
+from extremal.train.recording import DivergenceError, Record, Recorder, Trajectory
 
 # The ways to follow a flow, of which "auto" chooses one.
 Method = Literal["auto", "general", "mixture"]
@@ -115,6 +117,7 @@ def gradient_flow(
     - `verify`: True follows the flow once more, in float64 at a tenth of the tolerance;
       `info["verified"]` then has the change of outputs, of the loss and of the dominant directions,
       and a change of more than 1 % or another set of directions is an `UnverifiedFlowWarning`.
+      Below 1e-4 that flow follows the weights, which is slow for large problems.
     - `generator`: not used, since the flow is deterministic.
     """
     end = as_until(until)
@@ -163,13 +166,31 @@ def gradient_flow(
         _copy_back(twin, net)
     trajectory.info["tolerance"] = tolerance  # type: ignore[index]
     if verify:
-        finer: dict[str, Any] = {"tolerance": 0.1 * tolerance, "max_steps": max_steps}
-        at = trajectory.info["reached"]
-        gradient_flow(start, train.to(torch.float64), loss=used, until=at, method=method, **finer)
-        trajectory.info["verified"] = asdict(  # type: ignore[index]
-            compared(twin, start, train, used, 0.1 * tolerance)
+        trajectory.info["verified"] = _verified(  # type: ignore[index]
+            twin, start, train, used, trajectory.info, method=method, max_steps=max_steps
         )
     return trajectory
+
+
+def _verified(
+    net: nn.Module,
+    start: nn.Module,
+    train: Dataset,
+    loss: Loss,
+    info: Mapping[str, Any],
+    **settings: Any,
+) -> dict[str, Any] | None:
+    """What a finer flow from the start, which is trained, changes; None where it did not end."""
+    finer = 0.1 * info["tolerance"]
+    if info["reached"] > 0.0:
+        given = {"loss": loss, "until": info["reached"], "tolerance": finer, **settings}
+        try:
+            gradient_flow(start, train.to(torch.float64), **given)
+        except DivergenceError as error:
+            message = f"the flow could not be verified: at tolerance {finer:g} {error}"
+            warnings.warn(message, UnverifiedFlowWarning, stacklevel=3)
+            return None
+    return asdict(compared(net, start, train, loss, finer))
 
 
 def _default_tolerance(staged: bool, shallow: bool) -> float:

@@ -110,7 +110,7 @@ class Stepper:
                 return
             self.counts.rejected += 1
             self.size = size * factor
-            if self.size < 1e-14 * max(self.time, 1e-300):
+            if not self.size > 1e-14 * self.time:
                 raise ArithmeticError(f"the step size vanished at time {self.time:g}")
 
     @property

@@ -99,7 +99,7 @@ class ShallowFlow(Flow):
     def step(self, limit: float) -> None:
         """Take one step, not beyond `limit`, and put it back to what the flow conserves."""
         self.stepper.advance(limit)
-        self.mark_phases(self.last_loss / self.first_loss)
+        self.mark_phases(self.last_loss, self.first_loss)
         if not self.on_weights:
             self.stepper.state = self._projected(self.stepper.state)
 
@@ -158,6 +158,9 @@ class ShallowFlow(Flow):
         state = self._to_polar(state)
         place, bias = state[0], state[4]
         offset, ratio = self._offset(state), self._ratio(state)
+        # Frozen votes may be 1e40 times as long as their neurons, which float32 can't hold.
+        scale = ratio.abs().amax(1).clamp(min=1e-300)
+        shrunk = (ratio / scale[:, None]).T.to(self.x.dtype)
         turn, push = torch.zeros_like(place), torch.zeros_like(bias)
         growth, lift = torch.zeros_like(ratio), torch.zeros_like(offset)
         summed = replace(self.loss, reduction="sum")
@@ -167,12 +170,13 @@ class ShallowFlow(Flow):
             out, power, slope = self._block_outputs(rows, state)
             total += share * float(summed.value(out, self.y[rows]))
             q = -share * summed.slope(out, self.y[rows]).reshape(len(out), -1)  # (n, C)
-            weight = slope.mul_(q @ ratio.T.to(q.dtype))  # (n, h)
+            weight = slope.mul_(q @ shrunk)  # (n, h)
             turn[:, self.live] += (weight.T @ self.x[rows]).double()
             lift += weight.sum(0).double()
             growth += (power.T @ q).double()
             push += q.sum(0).double()
         self.last_loss = total
+        turn, lift = scale[:, None] * turn, scale * lift
         found = self._assembled((place, offset, ratio), turn, growth, lift, push)
         if not self.on_weights:
             return found
@@ -229,7 +233,8 @@ class ShallowFlow(Flow):
         if not self.on_weights:
             return state
         weights, hidden_bias, bias = state
-        norm = torch.linalg.vector_norm(weights, dim=1).clamp(min=1e-300)
+        largest = weights.abs().amax(1).clamp(min=1e-300)
+        norm = largest * torch.linalg.vector_norm(weights / largest[:, None], dim=1)
         ratio = self.votes / norm[:, None]
         return weights / norm[:, None], torch.log(norm), hidden_bias / norm, ratio, bias
 

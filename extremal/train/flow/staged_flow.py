@@ -82,6 +82,7 @@ class StagedFlow(Flow):
         self.subspace = place.shape[1] - 1
         self.stage: FlowStage = AlignmentStage(self.plan, (place, theta), time)
         self._earlier: dict[str, float] = {}
+        self._tightened = False
 
     @property
     def time(self) -> float:
@@ -105,11 +106,17 @@ class StagedFlow(Flow):
             if self.stage.ended_phase:
                 self.phases.setdefault(self.stage.ended_phase, self.time)
             self.stage = following
-        if self.stage.interacts and "fitting starts" not in self.phases:
-            loss = Loss(self.plan.system.loss.name).value(self.outputs(self.time), self.plan.data.y)
-            if float(loss) < FITTING_LOSS_SHARE * self.plan.first_loss:
-                self.phases["fitting starts"] = self.time
-                self.stage.tighten()
+        if self.stage.interacts and not self._tightened and self._fits():
+            self.phases.setdefault("fitting starts", self.time)
+            self._tightened = True
+            self.stage.tighten()
+
+    def _fits(self) -> bool:
+        """Whether the data are being fitted, or were in a run that this one goes on from."""
+        if "fitting starts" in self.phases:
+            return True
+        loss = Loss(self.plan.system.loss.name).value(self.outputs(self.time), self.plan.data.y)
+        return float(loss) < FITTING_LOSS_SHARE * self.plan.first_loss
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,): of the few alone in the last stage."""

@@ -65,7 +65,7 @@ class WeightFlow(Flow):
     def step(self, limit: float) -> None:
         """Take one step, not beyond `limit`."""
         self.stepper.advance(limit)
-        self.mark_phases(self.last_loss / self.first_loss)
+        self.mark_phases(self.last_loss, self.first_loss)
 
     def write(self, net: nn.Module, time: float) -> None:
         """Put the weights as they were at a time within the last step into a network."""
