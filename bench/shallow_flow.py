@@ -124,7 +124,7 @@ def measure_problem(name: str) -> tuple[dict[str, float], dict[str, Any]]:
 
 def _verified(given: Problem, net: models.PReLUNet, until: float) -> dict[str, float]:
     """By how much outputs and loss differ from those of a finer flow."""
-    fine = models.float64_copy(given.net)
+    fine = copy.deepcopy(given.net)
     flow = ShallowFlow(fine, given.points, given.loss, SETTINGS["fine_tolerance"])
     while flow.time < until:
         flow.step(until)

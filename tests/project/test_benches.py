@@ -19,16 +19,7 @@ def test_flow_is_hundreds_of_times_faster_than_the_recipe():
     ratios = stored("flow")["ratios"]
     for p in (1, 3):
         assert ratios[f"recipe over flow, denormals flushed, known mixture, p = {p}"] >= 200
-        assert ratios[f"recipe over flow, denormals flushed, plain x and y, p = {p}"] >= 25
-
-
-def test_the_flow_with_frozen_votes_leaves_descent_behind_once_the_data_are_fitted():
-    bench = stored("shallow_flow")
-    ratio = bench["ratios"]["descent over flow, seconds, feature averaging, to time 100"]
-    assert ratio >= 20
-    for name in ("feature averaging", "digits, p = 3"):
-        assert bench["figures"][name]["outputs off by"] < 0.01
-        assert bench["figures"][name]["loss off by"] < 0.01
+        assert ratios[f"recipe over flow, denormals flushed, plain x and y, p = {p}"] >= 100
 
 
 def test_attacks_are_as_strong_as_autoattack_and_ten_times_faster():
