@@ -91,5 +91,5 @@ def test_a_run_that_has_ended_at_once_is_verified():
 
 def test_a_verification_that_needs_too_many_steps_says_so():
     with pytest.warns(UnverifiedFlowWarning, match="could not be verified: at tolerance 0.0001"):
-        _, info, _ = flow(False, 2, until=300.0, verify=True, max_steps=300)
+        _, info, _ = flow(False, 2, until=300.0, verify=True, max_steps=450)
     assert info["verified"] is None

@@ -61,9 +61,9 @@ _MOST_MISSED_TOLERANCES = 10.0
 # With so few products of neurons and samples all neurons are followed to the end: it is faster.
 _FEW_PRODUCTS = 200_000
 # The share of the tolerance where all neurons are followed to the end.
-_ALL_NEURONS_TOLERANCE_SHARE = 0.3
+_ALL_NEURONS_TOLERANCE_SHARE = 0.03
 # The same while the data are fitted.
-_LATE_TOLERANCE_SHARE = 0.03
+_LATE_TOLERANCE_SHARE = 0.003
 
 
 @dataclass(frozen=True, eq=False)
