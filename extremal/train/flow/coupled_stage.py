@@ -2,7 +2,7 @@
 
 Which ones will is found by a preview, a run of all neurons to the end of the flow on a part of the
 samples. The few that are to stand for all are run ahead as well, and are taken only where their
-outputs end within some tolerances of those of all neurons.
+outputs stay within some tolerances of those of all neurons.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def gradient_flow(
     samples'. What the stages report as `change` and `bound` is what dropping and merging neurons
     changed when it was done, and `missed` what it was seen to change later: before the few are
     taken they are run ahead beside all neurons, on a part of the samples at least, and their
-    outputs end within ten tolerances of each other. Where they do not, all neurons go on. Alignment
+    outputs stay within ten tolerances of each other. Where they do not, all go on. Alignment
     and the subspace in which it is followed are common to both: `verify` looks at those as well.
 
     Arguments:
