@@ -41,11 +41,15 @@ def test_all_centres_are_found_with_and_without_a_last_stage(unequal, seed, monk
     net, info, unfollowed = flow(unequal, seed)
     assert unfollowed == ()
     assert info["neurons_left"] == 100
+    assert math.isnan(info["missed"])
+    assert info["checked_samples"] == 0
     monkeypatch.setattr(coupled_stage, "_FEW_PRODUCTS", 0)
     few, info, unfollowed = flow(unequal, seed)
     assert unfollowed == ()
     assert info["neurons_left"] < 60
     assert 0.0 < info["missed"] <= 1e-2
+    assert info["checked_samples"] == 1000
+    assert info["gathered"] < info["checked_until"] <= 2000.0
     x = case(unequal, seed)[1].x
     with torch.no_grad():
         whole, found = net(x), few(x)

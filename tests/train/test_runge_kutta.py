@@ -12,8 +12,8 @@ from extremal.train.flow.runge_kutta import (
     BOGACKI_SHAMPINE_32,
     DORMAND_PRINCE_54,
     Counts,
+    RungeKuttaStepper,
     State,
-    Stepper,
 )
 
 PAIRS = pytest.mark.parametrize(
@@ -26,9 +26,9 @@ def side(state: State) -> State:
     return state[0] * torch.cos(state[1]), torch.ones_like(state[1])
 
 
-def stepper(pair, size, tolerance=1e9) -> Stepper:
+def stepper(pair, size, tolerance=1e9) -> RungeKuttaStepper:
     state = (torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    return Stepper(side, state, 0.0, tolerance, Counts(), size, tableau=pair)
+    return RungeKuttaStepper(side, state, 0.0, tolerance, Counts(), size, tableau=pair)
 
 
 def errors(pair, size) -> tuple[float, float]:
@@ -105,6 +105,6 @@ def test_a_right_hand_side_that_is_not_finite_is_told():
     def bad(state: State) -> State:
         return (state[0] / 0.0,)
 
-    run = Stepper(bad, (torch.ones(1, dtype=torch.float64),), 1.0, 1e-3, Counts(), 1.0)
+    run = RungeKuttaStepper(bad, (torch.ones(1, dtype=torch.float64),), 1.0, 1e-3, Counts(), 1.0)
     with pytest.raises(ArithmeticError, match="step size vanished at time 1"):
         run.advance(2.0)

@@ -10,24 +10,23 @@ import functools
 import math
 from collections.abc import Callable
 
-from extremal.train.flow.runge_kutta import Counts, RightHandSide, State, dense_state, step_factor
+from extremal.train.flow.runge_kutta import AdaptiveStepper, Counts, RightHandSide, State
 
 # The damping of RKC, which keeps the polynomial below 1 inside the stable interval.
 _DAMPING = 2.0 / 13.0
 # The most stages of a step; a longer step is cut to what they can hold.
 _MOST_STAGES = 50
-# The largest rate is an estimate from below, so that stages are chosen for this many times it.
-_RATE_SAFETY = 1.2
+# A step of s stages is stable up to (s^2 - 1)/1.54 over the largest rate (RKC, eq. 2.12), of which
+# the estimate is from below: stages are chosen for 1.2 times it.
+_STAGES_SQUARED = 1.54 * 1.2
 # The first estimate of the largest rate takes so many products with the Jacobian, later ones one.
 _FIRST_RATE_PRODUCTS = 8
 # The Jacobian is seen by a move of this size.
 _JACOBIAN_MOVE = 1e-4
-# The error of a step is of third order.
-_ORDER = 3
 
 
-class ChebyshevStepper:
-    """Integrates y' = right_hand_side(y) from `state` at `time`, one accepted step at a time.
+class ChebyshevStepper(AdaptiveStepper):
+    """Steps with as many stages as their length asks for.
 
     A step is accepted where the estimate of its error, as `measure` finds it, is at most
     `tolerance`; unless given, that is `largest_change`. `rate` is an estimate of the
@@ -44,59 +43,33 @@ class ChebyshevStepper:
         *,
         measure: Callable[[State, State], float] | None = None,
     ) -> None:
-        self.right_hand_side, self.tolerance, self.counts = right_hand_side, tolerance, counts
+        super().__init__(right_hand_side, state, time, tolerance, counts)
         self.measure = measure or largest_change
-        self.state, self.time = state, time
-        self.slope = self._evaluate(state)
         self.rate = 0.0
         self._fast: State = self.slope  # the direction of the power method
-        self._last_step: tuple[float, State, State, State] | None = None
         for _ in range(_FIRST_RATE_PRODUCTS):
             self._update_rate()
         largest = self.measure(self.slope, state)
-        self.size = tolerance ** (1.0 / _ORDER) / max(self.rate, largest, 1e-300)
-
-    def advance(self, limit: float) -> None:
-        """Take one accepted step, not beyond `limit`."""
-        while True:
-            self._update_rate()
-            reaches_limit = self.size >= limit - self.time
-            size = limit - self.time if reaches_limit else self.size
-            stages = math.ceil(math.sqrt(1.0 + 1.54 * _RATE_SAFETY * size * self.rate))
-            if stages > _MOST_STAGES:
-                stages, reaches_limit = _MOST_STAGES, False
-                size = (stages**2 - 1.0) / (1.54 * _RATE_SAFETY * self.rate)
-            state, slope, error = self._attempt(size, max(stages, 2))
-            factor = step_factor(error, _ORDER)
-            if error <= 1.0:
-                self.counts.steps += 1
-                self._last_step = (self.time, self.state, self.slope, slope)
-                self.state, self.slope = state, slope
-                self.time = limit if reaches_limit else self.time + size
-                # A step cut short says nothing against the longer one that was planned.
-                self.size = max(self.size, size * factor) if reaches_limit else size * factor
-                return
-            self.counts.rejected += 1
-            self.size = size * factor
-            if not self.size > 1e-14 * self.time:
-                raise ArithmeticError(f"the step size vanished at time {self.time:g}")
+        self.size = tolerance ** (1.0 / self.order) / max(self.rate, largest, 1e-300)
 
     @property
-    def is_at_rest(self) -> bool:
-        """Whether nothing moves any more, and nothing ever will."""
-        return not any(bool(part.any()) for part in self.slope)
+    def order(self) -> int:
+        """The order of the estimate of the error."""
+        return 3
 
-    def state_at(self, time: float) -> State:
-        """The state at a time within the last step, by the cubic through both ends."""
-        if self._last_step is None or time >= self.time:
-            return self.state
-        start, before, first, last = self._last_step
-        return dense_state((start, self.time), before, self.state, [first, last], time)
+    @property
+    def dense(self) -> None:
+        """Nothing: states within a step are on the cubic through its ends."""
 
-    def _attempt(self, size: float, stages: int) -> tuple[State, State, float]:
-        """The state after a step, the slope there, and the error over the tolerance."""
+    def _longest_step(self) -> float:
+        """The step that the most stages can hold, at the rate there is now."""
+        self._update_rate()
+        return (_MOST_STAGES**2 - 1.0) / max(_STAGES_SQUARED * self.rate, 1e-300)
+
+    def _attempt(self, size: float) -> tuple[State, list[State], float]:
         start, first = self.state, self.slope
-        opening, recurrence = _coefficients(stages)
+        stages = math.ceil(math.sqrt(1.0 + _STAGES_SQUARED * size * self.rate) - 1e-9)
+        opening, recurrence = _coefficients(max(stages, 2))
         older = start
         newer = tuple(y + opening * size * f for y, f in zip(start, first, strict=True))
         for whole, one, two, slope_share, first_share in recurrence:
@@ -110,7 +83,7 @@ class ChebyshevStepper:
                 ),
             )
         last = self._evaluate(newer)
-        return newer, last, self._error(newer, last, size)
+        return newer, [first, last], self._error(newer, last, size)
 
     def _error(self, state: State, slope: State, size: float) -> float:
         """The estimate of a step's error over the tolerance, from slopes at both ends."""
@@ -133,10 +106,6 @@ class ChebyshevStepper:
         if math.isfinite(found):
             self.rate = max(found, 0.5 * (self.rate + found))
             self._fast = change
-
-    def _evaluate(self, state: State) -> State:
-        self.counts.right_hand_sides += 1
-        return self.right_hand_side(state)
 
 
 def _squares(state: State) -> float:

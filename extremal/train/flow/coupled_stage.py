@@ -16,7 +16,7 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 from extremal.train.flow.cluster_field import ClusterField
-from extremal.train.flow.fitting_stage import FittingStage
+from extremal.train.flow.fitting_stage import FittingStage, GroupsCheck
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem
 from extremal.train.flow.neuron_groups import (
@@ -24,7 +24,7 @@ from extremal.train.flow.neuron_groups import (
     group_neurons,
     heaviest_neurons,
 )
-from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, State, Stepper
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, RungeKuttaStepper, State
 
 # A preview starts on so many samples, and adds at most so many that it leaves unfitted.
 _PREVIEW_SAMPLES = 1000
@@ -71,32 +71,38 @@ class Preview:
     """A run of all neurons ahead: what each will contribute, and where they are on the way."""
 
     system: NeuronSystem  # all neurons, on a part of the samples
+    samples_share: float  # which part that is
     largest_share: Tensor  # (h,): of all contributions, that a neuron ever has
     outputs: dict[float, Tensor]  # f at the samples, at some times; the last is the end
     end: State
     steps: int
     finished: bool  # whether it came to its end, not just to its last step
 
-    def missed(self, groups: Groups, start: Stepper) -> float:
-        """How far the groups alone are from all neurons on the way, in the same field.
+    def check(self, groups: Groups, start: RungeKuttaStepper) -> GroupsCheck:
+        """The groups alone beside all neurons on the way, in the same field.
 
-        The largest difference of an output over the largest output; infinite where the groups need
-        too many steps.
+        What they miss is infinite where they need too many steps.
         """
         few, state = self.system.of_groups(groups, start.state)
         counts, tolerance = Counts(), _CHECK_TOLERANCE_SHARE * start.tolerance
-        run = Stepper(few.velocity, state, start.time, tolerance, counts, start.size)
-        gap = 0.0
+        run = RungeKuttaStepper(few.velocity, state, start.time, tolerance, counts, start.size)
+        end, gap = max(self.outputs), 0.0
         for time, whole in self.outputs.items():
-            while run.time < time:
-                if counts.steps >= _MOST_CHECK_STEPS:
-                    return math.inf
-                run.advance(max(self.outputs))
+            while run.time < time and counts.steps < _MOST_CHECK_STEPS:
+                run.advance(end)
+            if run.time < time:
+                gap = math.inf
+                break
             gap = max(gap, float((few.outputs(run.state_at(time)) - whole).abs().max()))
-        return gap / max(1e-300, *(float(whole.abs().max()) for whole in self.outputs.values()))
+        part = self.samples_share * len(groups.leaders) / len(groups.owner)
+        start.counts.right_hand_sides += part * counts.right_hand_sides
+        largest = max(float(whole.abs().max()) for whole in self.outputs.values())
+        return GroupsCheck(gap / max(largest, 1e-300), len(self.system.field.label), end)
 
 
-def previewed(system: NeuronSystem, stepper: Stepper, horizon: float, share: Tensor) -> Preview:
+def previewed(
+    system: NeuronSystem, stepper: RungeKuttaStepper, horizon: float, share: Tensor
+) -> Preview:
     """A preview from where the stepper stands, which is left there, to the time `horizon`.
 
     `share` (h,) are the shares of all contributions that neurons have now. It runs on a part of the
@@ -126,16 +132,20 @@ def previewed(system: NeuronSystem, stepper: Stepper, horizon: float, share: Ten
 
 
 def _run_ahead(
-    system: NeuronSystem, stepper: Stepper, horizon: float, share: Tensor, size: float
+    system: NeuronSystem,
+    stepper: RungeKuttaStepper,
+    horizon: float,
+    share: Tensor,
+    samples_share: float,
 ) -> Preview:
     """All neurons to the end in that field.
 
     At the tolerance itself: neurons near their starts are led by cosines of 1/sqrt(dim), which
-    larger errors would decide. `size` is that of the field as a share of the whole one, by which
-    its right-hand sides are counted.
+    larger errors would decide. `samples_share` is the size of the field as a share of the whole
+    one, by which its right-hand sides are counted.
     """
     counts, field = Counts(), system.field
-    ahead = Stepper(
+    ahead = RungeKuttaStepper(
         system.velocity, stepper.state, stepper.time, stepper.tolerance, counts, stepper.size
     )
     outputs: dict[float, Tensor] = {}
@@ -150,8 +160,8 @@ def _run_ahead(
         loss = field.loss(system.loss, found)
         if loss < _COMPARED_LOSS_RATIO * last_loss or finished:
             outputs[ahead.time], last_loss = found, loss
-    stepper.counts.right_hand_sides += size * counts.right_hand_sides
-    return Preview(system, share, outputs, ahead.state, counts.steps, finished)
+    stepper.counts.right_hand_sides += samples_share * counts.right_hand_sides
+    return Preview(system, samples_share, share, outputs, ahead.state, counts.steps, finished)
 
 
 class CoupledStage(FlowStage):
@@ -167,7 +177,9 @@ class CoupledStage(FlowStage):
         tolerance = plan.tolerance * (
             _ALL_NEURONS_TOLERANCE_SHARE if self._goes_to_the_end else 1.0
         )
-        self.stepper = Stepper(system.velocity, state, time, tolerance, plan.counts, step_size)
+        self.stepper = RungeKuttaStepper(
+            system.velocity, state, time, tolerance, plan.counts, step_size
+        )
         self._checked_share, self._checked_time = 1.0, time
         self._preview_steps, self._steps_since_preview = 0, 0
         self._fits = False
@@ -233,8 +245,8 @@ class CoupledStage(FlowStage):
             fitting.tighten()
         return fitting
 
-    def _checked_groups(self) -> tuple[Groups, float, float] | None:
-        """The groups to go on with, and what they change now and later.
+    def _checked_groups(self) -> tuple[Groups, float, GroupsCheck] | None:
+        """The groups to go on with, what they change now, and what they were seen to miss later.
 
         None where they are too many, or miss too much, or where a preview did not come to its end.
         What neurons contribute now says early if they are too many. Which ones may be left out
@@ -253,9 +265,9 @@ class CoupledStage(FlowStage):
         for groups in self._candidates(contribution, preview.largest_share):
             if len(groups.leaders) > most:
                 return None
-            missed = preview.missed(groups, self.stepper)
-            if missed <= _MOST_MISSED_TOLERANCES * self.plan.tolerance:
-                return groups, self._change(groups), missed
+            check = preview.check(groups, self.stepper)
+            if check.missed <= _MOST_MISSED_TOLERANCES * self.plan.tolerance:
+                return groups, self._change(groups), check
         return None
 
     def _candidates(self, contribution: Tensor, weight: Tensor) -> Iterator[Groups]:

@@ -35,6 +35,7 @@ class Flow(ABC):
     def __init__(self) -> None:
         self.counts = Counts()
         self.phases: dict[str, float] = {}  # when what began or ended
+        self.first_loss = math.nan  # of the training data, where the flow first began
 
     @property
     @abstractmethod
@@ -74,24 +75,26 @@ class Flow(ABC):
     def report(self) -> dict[str, object]:
         """The run in numbers."""
 
-    def mark_phases(self, loss: float, first_loss: float) -> None:
+    def mark_phases(self, loss: float) -> None:
         """Note phases by the loss: alignment ends once it has moved.
 
         A loss of one's own that is not above 0 at the start has none.
         """
-        if first_loss <= 0.0:
+        if self.first_loss <= 0.0:
             return
-        if loss < _ALIGNED_LOSS_SHARE * first_loss:
+        if loss < _ALIGNED_LOSS_SHARE * self.first_loss:
             self.phases.setdefault("alignment ends", self.time)
-        if loss < FITTING_LOSS_SHARE * first_loss:
+        if loss < FITTING_LOSS_SHARE * self.first_loss:
             self.phases.setdefault("fitting starts", self.time)
 
     def memory(self) -> dict[str, float]:
         """What a flow that goes on from here needs to know of the way until here."""
-        return {f"phase:{name}": time for name, time in self.phases.items()}
+        phases = {f"phase:{name}": time for name, time in self.phases.items()}
+        return {"first loss": self.first_loss, **phases}
 
     def remember(self, memory: dict[str, float]) -> None:
         """Continue with what `memory` returned."""
+        self.first_loss = memory.get("first loss", self.first_loss)
         for name, value in memory.items():
             if name.startswith("phase:"):
                 self.phases[name.removeprefix("phase:")] = value

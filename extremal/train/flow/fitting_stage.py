@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,7 @@ from extremal.data import Dataset
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
-from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
 from extremal.train.flow.sample_field import kink_widths, rounded_power
 from extremal.train.losses import negative_slopes
 
@@ -43,7 +45,7 @@ class GroupFlow:
         neurons: NeuronSystem,
         groups: Groups,
         directions: Tensor,
-        stepper: Stepper,
+        stepper: RungeKuttaStepper,
         tolerance: float,
         kink_width: Tensor | None,
     ) -> None:
@@ -60,7 +62,7 @@ class GroupFlow:
         self.basis = torch.linalg.qr(torch.cat(span).T).Q.T.contiguous()
         self.inner = self.x @ self.basis.T.to(self.x.dtype)  # (n, r)
         self.residual, self._next_residual_check = 0.0, 0.0
-        self.stepper = Stepper(
+        self.stepper = RungeKuttaStepper(
             self._velocity,
             (start @ self.basis.T, self.first_theta),
             stepper.time,
@@ -115,12 +117,20 @@ class GroupFlow:
         return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
 
 
+@dataclass(frozen=True)
+class GroupsCheck:
+    """What groups alone, run ahead beside all neurons, were seen to miss before they were taken."""
+
+    missed: float  # the largest difference of an output, over the largest output
+    samples: int  # how many samples, or known clusters, both were run on
+    until: float  # the flow time to which both were run
+
+
 class FittingStage(FlowStage):
     """Groups of neurons from where `stepper` stands, followed by a `flow` that merging replaces.
 
     `coupled_since` is when neurons began to interact. `change` and `bound` add up what dropping and
-    merging changed when it was done: on the training data, and at most on the unit ball. `missed`
-    is how far the groups alone were seen to end from all neurons.
+    merging changed when it was done: on the training data, and at most on the unit ball.
     """
 
     name = "fitting"
@@ -128,16 +138,16 @@ class FittingStage(FlowStage):
     def __init__(
         self,
         plan: StagePlan,
-        stepper: Stepper,
+        stepper: RungeKuttaStepper,
         groups: Groups,
         change: float,
-        missed: float,
+        check: GroupsCheck,
         *,
         coupled_since: float,
     ) -> None:
         super().__init__(plan)
         self.start, self.begun = stepper.state, stepper.time  # of all neurons
-        self.coupled_since, self.missed, self.tightened = coupled_since, missed, False
+        self.coupled_since, self.check, self.tightened = coupled_since, check, False
         field = plan.system.field
         self.kink_width = kink_widths(plan.data.x, field.p, plan.tolerance)
         directions = field.frame.lift(self.start[0])
@@ -163,7 +173,9 @@ class FittingStage(FlowStage):
             "change": self.change,
             "bound": self.bound,
             "residual": self.flow.residual,
-            "missed": self.missed,
+            "missed": self.check.missed,
+            "checked_samples": self.check.samples,
+            "checked_until": self.check.until,
         }
 
     def tighten(self) -> None:
@@ -207,7 +219,9 @@ class FittingStage(FlowStage):
         angles = self.plan.system.angles.take(torch.nonzero(member).squeeze(1))
         return torch.exp(angles.log_norm(self.start[1][member]) - angles.log_norm(theta))
 
-    def _replace_groups(self, groups: Groups, directions: Tensor, stepper: Stepper) -> None:
+    def _replace_groups(
+        self, groups: Groups, directions: Tensor, stepper: RungeKuttaStepper
+    ) -> None:
         """Follow groups with these directions from where a stepper stands."""
         self.groups = groups
         few = len(groups.leaders) <= _FEW_GROUPS

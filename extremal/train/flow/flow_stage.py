@@ -76,7 +76,10 @@ class FlowStage(ABC):
         """Go on with smaller errors: the data are being fitted, and the loss is sensitive."""
 
     def report(self) -> dict[str, float]:
-        """What the stage has left of the neurons and what that changed: nothing, unless said."""
+        """What the stage has left of the neurons and what that changed: nothing, unless said.
+
+        What the few miss is not a number where all neurons are followed: nothing was checked.
+        """
         count = len(self.plan.system.angles.log_scale)
         return {
             "gathered": math.nan,
@@ -85,5 +88,7 @@ class FlowStage(ABC):
             "change": 0.0,
             "bound": 0.0,
             "residual": 0.0,
-            "missed": 0.0,
+            "missed": math.nan,
+            "checked_samples": 0,
+            "checked_until": math.nan,
         }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,14 +39,22 @@ Method = Literal["auto", "general", "mixture"]
 _STAGED_NET_RULE = (
     "be a one-output PReLUNet with nothing frozen, no biases, no preparation and no zero neuron"
 )
-# The tightest tolerance of the stages; below it the weights themselves are followed.
-_LEAST_STAGED_TOLERANCE = 1e-4
-# The default in stages, whose last one has smaller errors of its own.
-_STAGED_TOLERANCE = 1e-3
-# The default of other two-layer networks: at 1e-3 outputs were off by up to 4 % on 100 digits.
-_SHALLOW_TOLERANCE = 1e-4
-# The default on the weights.
-_WEIGHTS_TOLERANCE = 1e-6
+# What integrates a flow: `StagedFlow`, `ShallowFlow` or `WeightFlow`.
+Engine = Literal["stages", "shallow", "weights"]
+# The tightest tolerance in polar coordinates; below it the weights themselves are followed.
+_LEAST_POLAR_TOLERANCE = 1e-4
+# In stages the last one has smaller errors of its own; of other two-layer networks outputs were off
+# by up to 4 % at 1e-3, on 100 digits.
+_DEFAULT_TOLERANCES: dict[Engine, float] = {"stages": 1e-3, "shallow": 1e-4, "weights": 1e-6}
+
+
+@dataclass(frozen=True)
+class _Way:
+    """How a flow is followed: by which method and engine, at which tolerance."""
+
+    method: str
+    engine: Engine
+    tolerance: float
 
 
 def gradient_flow(
@@ -132,39 +140,22 @@ def gradient_flow(
     _require_a_neuron(net)
     del generator
     torch.set_flush_denormal(True)
-    fits = used.function is None or method != "mixture"
-    _check.require(fits, "loss", "be 'exp' or 'logistic' for method 'mixture'", used.name)
-    stageable = can_be_staged(net) and used.function is None
-    loose = tolerance is None or tolerance >= _LEAST_STAGED_TOLERANCE
-    name = _chosen_method(method, net, train, stageable, loose)
-    staged = name == "mixture" or (stageable and loose)
-    shallow = not staged and loose and has_directions(net)
-    tolerance = tolerance or _default_tolerance(staged, shallow)
-
+    way = _chosen_way(net, train, used, method, tolerance)
     twin, start = _float64_twin(net), _float64_twin(net)
-    data = train if staged or shallow else train.to(torch.float64)
+    data = train.to(torch.float64) if way.engine == "weights" else train
     recorder = Recorder(record, twin, data, used, end.time)
     saved: Checkpoint | None = None
     state: dict[str, Any] = {"time": 0.0}
     if checkpoint is not None:
-        saved = _checkpoint(checkpoint, twin, train, recorder, [tolerance, name])
+        saved = _checkpoint(checkpoint, twin, train, recorder, [way.tolerance, way.method])
         state = read_state(saved, recorder, end.time)
-    flow: Flow
-    if staged and isinstance(twin, PReLUNet):
-        known, horizon = name == "mixture", _horizon(end, used, len(train))
-        flow = StagedFlow(
-            twin, data, used, tolerance, horizon, known=known, exact=end.goals, time=state["time"]
-        )
-    elif shallow and isinstance(twin, PReLUNet):
-        flow = ShallowFlow(twin, data, used, tolerance, time=state["time"])
-    else:
-        flow = WeightFlow(twin, data, used, tolerance, end.time, time=state["time"])
+    flow = _flow(way, twin, data, used, end, state["time"])
     resume(flow, state)
     try:
-        trajectory = follow(flow, recorder, end, max_steps, progress, saved, name)
+        trajectory = follow(flow, recorder, end, max_steps, progress, saved, way.method)
     finally:
         _copy_back(twin, net)
-    trajectory.info["tolerance"] = tolerance  # type: ignore[index]
+    trajectory.info["tolerance"] = way.tolerance  # type: ignore[index]
     if verify:
         trajectory.info["verified"] = _verified(  # type: ignore[index]
             twin, start, train, used, trajectory.info, method=method, max_steps=max_steps
@@ -193,27 +184,40 @@ def _verified(
     return asdict(compared(net, start, train, loss, finer))
 
 
-def _default_tolerance(staged: bool, shallow: bool) -> float:
-    if staged:
-        return _STAGED_TOLERANCE
-    return _SHALLOW_TOLERANCE if shallow else _WEIGHTS_TOLERANCE
-
-
 def _require_a_neuron(net: nn.Module) -> None:
     zero = isinstance(net, PReLUNet) and not bool(net.neurons.detach().any())
     rule = "have a neuron that is not zero (tiny ones need dtype=torch.float64)"
     _check.require(not zero, "net", rule, "zeros alone")
 
 
-def _chosen_method(
-    method: Method, net: nn.Module, train: Dataset, stageable: bool, loose: bool
-) -> str:
-    """The method to use; a ValueError where the one asked for does not apply."""
+def _chosen_way(
+    net: nn.Module, train: Dataset, loss: Loss, method: Method, tolerance: float | None
+) -> _Way:
+    """How to follow a flow; a ValueError where the method asked for does not apply."""
+    stageable = can_be_staged(net) and loss.function is None
     if method == "mixture":
+        named = loss.function is None
+        _check.require(named, "loss", "be 'exp' or 'logistic' for method 'mixture'", loss.name)
         _check.require(stageable, "net", _STAGED_NET_RULE, repr(net))
-        return method
+        return _Way("mixture", "stages", tolerance or _DEFAULT_TOLERANCES["stages"])
+    engine: Engine = "weights"
+    if tolerance is None or tolerance >= _LEAST_POLAR_TOLERANCE:
+        engine = "stages" if stageable else "shallow" if has_directions(net) else "weights"
     known = train.group is not None and isinstance(train.source, OrthonormalMixture)
-    return "mixture" if method == "auto" and stageable and known and loose else "general"
+    name = "mixture" if method == "auto" and engine == "stages" and known else "general"
+    return _Way(name, engine, tolerance or _DEFAULT_TOLERANCES[engine])
+
+
+def _flow(way: _Way, net: nn.Module, data: Dataset, loss: Loss, end: Until, time: float) -> Flow:
+    """The flow of a network that is at flow time `time`, in the way that was chosen."""
+    if way.engine == "weights" or not isinstance(net, PReLUNet):
+        return WeightFlow(net, data, loss, way.tolerance, end.time, time=time)
+    if way.engine == "shallow":
+        return ShallowFlow(net, data, loss, way.tolerance, time=time)
+    known, horizon = way.method == "mixture", _horizon(end, loss, len(data))
+    return StagedFlow(
+        net, data, loss, way.tolerance, horizon, known=known, exact=end.goals, time=time
+    )
 
 
 def can_be_staged(net: nn.Module) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -67,12 +68,8 @@ class Counts:
     right_hand_sides: float = 0.0
 
 
-class Stepper:
-    """Integrates y' = right_hand_side(y) from `state` at `time`, one accepted step at a time.
-
-    A step is accepted where `error` of its estimate is at most 1; unless said, that is where no
-    entry of the state is estimated to be wrong by more than `tolerance` after it.
-    """
+class AdaptiveStepper(ABC):
+    """Integrates y' = right_hand_side(y) from `state` at `time`, one accepted step at a time."""
 
     def __init__(
         self,
@@ -81,28 +78,46 @@ class Stepper:
         time: float,
         tolerance: float,
         counts: Counts,
-        size: float,
-        *,
-        tableau: Tableau = BOGACKI_SHAMPINE_32,
-        error: ErrorMeasure | None = None,
     ) -> None:
-        self.right_hand_side, self.tolerance = right_hand_side, tolerance
-        self.counts, self.tableau = counts, tableau
-        self.error = error or self._largest_error
-        self.state, self.time, self.size = state, time, size
+        self.right_hand_side, self.tolerance, self.counts = right_hand_side, tolerance, counts
+        self.state, self.time = state, time
+        self.size = 0.0  # of the next step, if it is accepted
         self.slope = self._evaluate(state)
-        self._last_step: tuple[float, State, list[State], Tableau] | None = None
+        # When and where the last step began, its slopes, and their weights in `dense_state`.
+        self._last_step: tuple[float, State, list[State], tuple[float, ...] | None] | None = None
+
+    @property
+    @abstractmethod
+    def order(self) -> int:
+        """The power of a step's size with which the estimate of its error grows."""
+
+    @property
+    @abstractmethod
+    def dense(self) -> tuple[float, ...] | None:
+        """The weights of a step's slopes that complete the cubic through its ends."""
+
+    @abstractmethod
+    def _longest_step(self) -> float:
+        """The longest step that is stable, as far as the method knows."""
+
+    @abstractmethod
+    def _attempt(self, size: float) -> tuple[State, list[State], float]:
+        """The state after a step, the slopes, and the error: at most 1 to be accepted.
+
+        The first slope is that at the start of the step, the last one that at its end.
+        """
 
     def advance(self, limit: float) -> None:
         """Take one accepted step, not beyond `limit`."""
         while True:
-            reaches_limit = self.size >= limit - self.time
-            size = limit - self.time if reaches_limit else self.size
+            planned = min(self.size, self._longest_step())
+            reaches_limit = planned >= limit - self.time
+            size = limit - self.time if reaches_limit else planned
             state, slopes, error = self._attempt(size)
-            factor = step_factor(error, self.tableau.order)
+            factor = step_factor(error, self.order)
             if error <= 1.0:
                 self.counts.steps += 1
-                self._last_step = (self.time, self.state, slopes, self.tableau)
+                self._last_step = (self.time, self.state, slopes, self.dense)
                 self.state, self.slope = state, slopes[-1]
                 self.time = limit if reaches_limit else self.time + size
                 # A step cut short says nothing against the longer one that was planned.
@@ -122,8 +137,49 @@ class Stepper:
         """The state at a time within the last step."""
         if self._last_step is None or time >= self.time:
             return self.state
-        start, before, slopes, tableau = self._last_step
-        return dense_state((start, self.time), before, self.state, slopes, time, tableau.dense)
+        start, before, slopes, dense = self._last_step
+        return dense_state((start, self.time), before, self.state, slopes, time, dense)
+
+    def _evaluate(self, state: State) -> State:
+        self.counts.right_hand_sides += 1
+        return self.right_hand_side(state)
+
+
+class RungeKuttaStepper(AdaptiveStepper):
+    """Steps of an embedded pair, which may be changed on the way.
+
+    A step is accepted where `error` of its estimate is at most 1; unless said, that is where no
+    entry of the state is estimated to be wrong by more than `tolerance` after it.
+    """
+
+    def __init__(
+        self,
+        right_hand_side: RightHandSide,
+        state: State,
+        time: float,
+        tolerance: float,
+        counts: Counts,
+        size: float,
+        *,
+        tableau: Tableau = BOGACKI_SHAMPINE_32,
+        error: ErrorMeasure | None = None,
+    ) -> None:
+        super().__init__(right_hand_side, state, time, tolerance, counts)
+        self.tableau, self.error = tableau, error or self._largest_error
+        self.size = size
+
+    @property
+    def order(self) -> int:
+        """The order of the pair."""
+        return self.tableau.order
+
+    @property
+    def dense(self) -> tuple[float, ...] | None:
+        """The weights of the pair's interpolant."""
+        return self.tableau.dense
+
+    def _longest_step(self) -> float:
+        return math.inf
 
     def _attempt(self, size: float) -> tuple[State, list[State], float]:
         slopes = [self.slope]
@@ -139,10 +195,6 @@ class Stepper:
     def _largest_error(self, estimate: State, before: State, after: State) -> float:
         del before, after
         return max(float(part.abs().max()) for part in estimate) / self.tolerance
-
-    def _evaluate(self, state: State) -> State:
-        self.counts.right_hand_sides += 1
-        return self.right_hand_side(state)
 
 
 def dense_state(

@@ -99,7 +99,7 @@ class ShallowFlow(Flow):
     def step(self, limit: float) -> None:
         """Take one step, not beyond `limit`, and put it back to what the flow conserves."""
         self.stepper.advance(limit)
-        self.mark_phases(self.last_loss, self.first_loss)
+        self.mark_phases(self.last_loss)
         if not self.on_weights:
             self.stepper.state = self._projected(self.stepper.state)
 
@@ -129,15 +129,6 @@ class ShallowFlow(Flow):
     def report(self) -> dict[str, object]:
         """What is to be said of the run."""
         return {"engine": "shallow", "phases": self.phases, "rate": self.stepper.rate}
-
-    def memory(self) -> dict[str, float]:
-        """What a flow that goes on from here is to know of the way until here."""
-        return {**super().memory(), "first loss": self.first_loss}
-
-    def remember(self, memory: dict[str, float]) -> None:
-        """Take up what `memory` gave."""
-        super().remember(memory)
-        self.first_loss = memory.get("first loss", self.first_loss)
 
     def _read(self, net: PReLUNet) -> State:
         """The state of a network, formed without squares that underflow."""

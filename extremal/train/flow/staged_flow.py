@@ -11,6 +11,8 @@ Each stage builds the next one.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -79,6 +81,7 @@ class StagedFlow(Flow):
             exact=exact,
             counts=self.counts,
         )
+        self.first_loss = self.plan.first_loss
         self.subspace = place.shape[1] - 1
         self.stage: FlowStage = AlignmentStage(self.plan, (place, theta), time)
         self._earlier: dict[str, float] = {}
@@ -116,7 +119,7 @@ class StagedFlow(Flow):
         if "fitting starts" in self.phases:
             return True
         loss = Loss(self.plan.system.loss.name).value(self.outputs(self.time), self.plan.data.y)
-        return float(loss) < FITTING_LOSS_SHARE * self.plan.first_loss
+        return float(loss) < FITTING_LOSS_SHARE * self.first_loss
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,): of the few alone in the last stage."""
@@ -141,14 +144,22 @@ class StagedFlow(Flow):
         """What dropping and merging changed, in this run and in those that it goes on from."""
         now, before = self.stage.report(), self._earlier
         summed = {name: now[name] + before.get(name, 0.0) for name in _SUMMED_CHANGES}
-        largest = {name: max(now[name], before.get(name, 0.0)) for name in _LARGEST_CHANGES}
+        largest = {
+            name: _larger(now[name], before.get(name, math.nan)) for name in _LARGEST_CHANGES
+        }
         return summed | largest
 
     def memory(self) -> dict[str, float]:
         """What a flow that goes on from here needs to know of the way until here."""
-        return {**super().memory(), **self._changes()}
+        known = {name: value for name, value in self._changes().items() if not math.isnan(value)}
+        return {**super().memory(), **known}
 
     def remember(self, memory: dict[str, float]) -> None:
         """Continue with what `memory` returned."""
         super().remember(memory)
         self._earlier = dict(memory)
+
+
+def _larger(first: float, second: float) -> float:
+    """The larger of two numbers, of which one may not be known."""
+    return second if math.isnan(first) else first if math.isnan(second) else max(first, second)

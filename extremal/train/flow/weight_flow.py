@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from extremal.data import Dataset
 from extremal.models import PReLUNet
 from extremal.train.flow.driver import Flow
-from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, State, Stepper
+from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
 from extremal.train.losses import Loss, loss_and_gradient, outputs_on, trainable
 
 
@@ -40,11 +40,10 @@ class WeightFlow(Flow):
         self.net, self.data, self.loss, self.tolerance = net, data, loss, tolerance
         self.names, self.parts = list(trainable(net)), list(trainable(net).values())
         self.kinked = isinstance(net, PReLUNet) and net.p == 1.0
-        self.first_loss = math.nan
         self.last_loss = math.nan
         state = tuple(part.detach().clone() for part in self.parts)
         self.first_norms = self._norms(state) if _keeps_balance(net) else None
-        self.stepper = Stepper(
+        self.stepper = RungeKuttaStepper(
             self._velocity,
             state,
             time,
@@ -65,7 +64,7 @@ class WeightFlow(Flow):
     def step(self, limit: float) -> None:
         """Take one step, not beyond `limit`."""
         self.stepper.advance(limit)
-        self.mark_phases(self.last_loss, self.first_loss)
+        self.mark_phases(self.last_loss)
 
     def write(self, net: nn.Module, time: float) -> None:
         """Put the weights as they were at a time within the last step into a network."""
@@ -84,15 +83,6 @@ class WeightFlow(Flow):
     def is_at_rest(self) -> bool:
         """Whether nothing moves any more, and nothing ever will."""
         return self.stepper.is_at_rest
-
-    def memory(self) -> dict[str, float]:
-        """What a flow that goes on from here is to know of the way until here."""
-        return {**super().memory(), "first loss": self.first_loss}
-
-    def remember(self, memory: dict[str, float]) -> None:
-        """Take up what `memory` gave."""
-        super().remember(memory)
-        self.first_loss = memory.get("first loss", self.first_loss)
 
     def _velocity(self, state: State) -> State:
         _assign(self.parts, state)
