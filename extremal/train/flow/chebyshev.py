@@ -19,6 +19,8 @@ _MOST_STAGES = 50
 # A step of s stages is stable up to (s^2 - 1)/1.54 over the largest rate (RKC, eq. 2.12), of which
 # the estimate is from below: stages are chosen for 1.2 times it.
 _STAGES_SQUARED = 1.54 * 1.2
+# The rate is estimated anew after so many attempts at a step; one that was unstable has failed.
+_ATTEMPTS_PER_RATE = 5
 # The first estimate of the largest rate takes so many products with the Jacobian, later ones one.
 _FIRST_RATE_PRODUCTS = 8
 # The Jacobian is seen by a move of this size.
@@ -30,7 +32,7 @@ class ChebyshevStepper(AdaptiveStepper):
 
     A step is accepted where the estimate of its error, as `measure` finds it, is at most
     `tolerance`; unless given, that is `largest_change`. `rate` is an estimate of the
-    largest size of an eigenvalue of the Jacobian, by the power method with one product a step.
+    largest size of an eigenvalue of the Jacobian, by the power method.
     """
 
     def __init__(
@@ -45,7 +47,7 @@ class ChebyshevStepper(AdaptiveStepper):
     ) -> None:
         super().__init__(right_hand_side, state, time, tolerance, counts)
         self.measure = measure or largest_change
-        self.rate = 0.0
+        self.rate, self._attempts_at_rate = 0.0, 0
         self._fast: State = self.slope  # the direction of the power method
         for _ in range(_FIRST_RATE_PRODUCTS):
             self._update_rate()
@@ -62,8 +64,10 @@ class ChebyshevStepper(AdaptiveStepper):
         """Nothing: states within a step are on the cubic through its ends."""
 
     def _longest_step(self) -> float:
-        """The step that the most stages can hold, at the rate there is now."""
-        self._update_rate()
+        """The step that the most stages can hold, at the rate as it was some steps ago."""
+        self._attempts_at_rate += 1
+        if self._attempts_at_rate >= _ATTEMPTS_PER_RATE:
+            self._update_rate()
         return (_MOST_STAGES**2 - 1.0) / max(_STAGES_SQUARED * self.rate, 1e-300)
 
     def _attempt(self, size: float) -> tuple[State, list[State], float]:
@@ -98,6 +102,7 @@ class ChebyshevStepper(AdaptiveStepper):
         if not 0.0 < length < math.inf:
             self._fast = self.slope
             return
+        self._attempts_at_rate = 0
         unit = tuple((_JACOBIAN_MOVE / length) * part for part in self._fast)
         moved = tuple(y + move for y, move in zip(self.state, unit, strict=True))
         slope = self._evaluate(moved)
