@@ -235,6 +235,23 @@ def _sizes() -> list[Case]:
     ]
 
 
+def _many_samples() -> list[Case]:
+    """So many samples that a part of them stands for all in alignment and in the preview."""
+    return [
+        Case(
+            "n 20,000, width 100 or 300",
+            dim=dim,
+            n=20_000,
+            width=width,
+            p=p,
+            unequal=unequal,
+            seed=2,
+            against=1e-4,
+        )
+        for dim, width, p, unequal in product((50, 200), (100, 300), (2.0, 3.0), (False, True))
+    ]
+
+
 def _paper_size() -> list[Case]:
     """The paper's size, with five and five clusters."""
     return [
@@ -284,6 +301,7 @@ CASES: tuple[Case, ...] = (
     *_blobs(),
     *_many_dimensions(),
     *_sizes(),
+    *_many_samples(),
     *_beside_sgd(),
     *_paper_size(),
 )

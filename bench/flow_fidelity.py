@@ -192,8 +192,10 @@ def _kept(case: Case, how: str, sources: str, run: Any, folder: Path) -> Run:
 def _flow_sources(staged: bool) -> str:
     """A hash of the sources of a flow: all of them, or those that follow the weights."""
     own = ("driver.py", "runge_kutta.py", "weight_flow.py")
-    folder = _ROOT / "extremal" / "train" / "flow"
-    return _hash(*(folder.glob("*.py") if staged else (folder / name for name in own)))
+    package = _ROOT / "extremal"
+    shared = [package / "train/losses.py", package / "models/prelu_net.py"]
+    folder = package / "train/flow"
+    return _hash(*shared, *(folder.glob("*.py") if staged else (folder / name for name in own)))
 
 
 def _hash(*files: Path) -> str:

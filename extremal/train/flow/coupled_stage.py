@@ -26,8 +26,14 @@ from extremal.train.flow.neuron_groups import (
 )
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, RungeKuttaStepper, State
 
-# A preview starts on so many samples, and adds at most so many that it leaves unfitted.
+# A preview starts on so many samples at least, and adds at most so many that it leaves unfitted.
 _PREVIEW_SAMPLES = 1000
+# It starts on as many samples as make so many products with all neurons.
+_PREVIEW_PRODUCTS = 2_000_000
+# Neurons that come to anything in it are run on as many samples as make so many products.
+_CANDIDATE_PRODUCTS = 10_000_000
+# Those that together come to this share of the tolerance, of all contributions, are not run again.
+_CANDIDATE_TOLERANCE_SHARE = 1e-3
 # A preview ends after so many steps even if some sample is not fitted; it then drops nobody.
 _MOST_PREVIEW_STEPS = 1000
 # The few are run ahead with at most so many steps.
@@ -68,13 +74,13 @@ _LATE_TOLERANCE_SHARE = 0.003
 
 @dataclass(frozen=True, eq=False)
 class Preview:
-    """A run of all neurons ahead: what each will contribute, and where they are on the way."""
+    """A run of neurons ahead: what each will contribute, and where they are on the way."""
 
-    system: NeuronSystem  # all neurons, on a part of the samples
-    samples_share: float  # which part that is
+    system: NeuronSystem  # all neurons, on the samples that were used
+    samples_share: float  # which part of all samples these are
     largest_share: Tensor  # (h,): of all contributions, that a neuron ever has
     outputs: dict[float, Tensor]  # f at the samples, at some times; the last is the end
-    end: State
+    end: State  # of the neurons that were run
     steps: int
     finished: bool  # whether it came to its end, not just to its last step
 
@@ -105,19 +111,51 @@ def previewed(
 ) -> Preview:
     """A preview from where the stepper stands, which is left there, to the time `horizon`.
 
-    `share` (h,) are the shares of all contributions that neurons have now. It runs on a part of the
-    samples; if others are not fitted in the end, they join it, and it runs again. Once all samples
-    are fitted, no neuron rises any more.
+    `share` (h,) are the shares of all contributions that neurons have now. All neurons are run on a
+    part of the samples. Which of two neurons wins a centre may depend on the others, so that those
+    that come to anything are run on all samples as well; not for p = 1, where no neuron wins alone.
     """
     field = system.field
     if isinstance(field, ClusterField):
-        return _run_ahead(system, stepper, horizon, share, 1.0)
-    index = field.random_rows(_PREVIEW_SAMPLES)
+        return _run_ahead(system, stepper, stepper.state, horizon, share, 1.0)
+    rough = _run_on_a_part(system, stepper, horizon, share)
+    if not rough.finished or rough.samples_share == 1.0 or field.p == 1.0:
+        return rough
+    contribution, theta = system.angles.contribution(stepper.state[1]), stepper.state[1]
+    left_out_share = _CANDIDATE_TOLERANCE_SHARE * stepper.tolerance
+    candidates = heaviest_neurons(contribution, theta, rough.largest_share, left_out_share)
+    if rough.check(candidates, stepper).missed > _MOST_MISSED_TOLERANCES * stepper.tolerance:
+        return replace(rough, finished=False)
+    leaders = torch.tensor(candidates.leaders)
+    index = field.random_rows(_CANDIDATE_PRODUCTS // len(leaders))
+    part = len(index) / len(field)
+    whole = replace(system, field=field.restricted(index, field.share[index] / part))
+    few, state = whole.of_groups(candidates, stepper.state)
+    found = _run_ahead(
+        few, stepper, state, horizon, share[leaders], part * len(leaders) / len(theta)
+    )
+    largest = torch.zeros_like(share).index_copy_(0, leaders, found.largest_share)
+    steps = rough.steps + found.steps
+    return replace(found, system=whole, samples_share=part, largest_share=largest, steps=steps)
+
+
+def _run_on_a_part(
+    system: NeuronSystem, stepper: RungeKuttaStepper, horizon: float, share: Tensor
+) -> Preview:
+    """A preview of all neurons on a part of the samples.
+
+    If others are not fitted in the end, they join it, and it runs again. Once all samples are
+    fitted, no neuron rises any more.
+    """
+    field = system.field
+    assert not isinstance(field, ClusterField)
+    index = field.random_rows(max(_PREVIEW_SAMPLES, _PREVIEW_PRODUCTS // len(share)))
     count = len(field) / len(index) * field.share[index]
     steps = 0
     for _ in range(_PREVIEW_ATTEMPTS):
         part = replace(system, field=field.restricted(index, count))
-        found = _run_ahead(part, stepper, horizon, share, len(index) / len(field))
+        size = len(index) / len(field)
+        found = _run_ahead(part, stepper, stepper.state, horizon, share, size)
         share, steps = found.largest_share, steps + found.steps
         margin = field.label * system.outputs(found.end)
         missing = (margin < 0.5 * _FITTED_MARGIN).double()
@@ -134,19 +172,20 @@ def previewed(
 def _run_ahead(
     system: NeuronSystem,
     stepper: RungeKuttaStepper,
+    state: State,
     horizon: float,
     share: Tensor,
-    samples_share: float,
+    size: float,
 ) -> Preview:
-    """All neurons to the end in that field.
+    """All neurons of a system to the end, from a `state` at the stepper's time.
 
     At the tolerance itself: neurons near their starts are led by cosines of 1/sqrt(dim), which
-    larger errors would decide. `samples_share` is the size of the field as a share of the whole
-    one, by which its right-hand sides are counted.
+    larger errors would decide. `size` is that of the system as a share of the whole one, by which
+    its right-hand sides are counted.
     """
     counts, field = Counts(), system.field
     ahead = RungeKuttaStepper(
-        system.velocity, stepper.state, stepper.time, stepper.tolerance, counts, stepper.size
+        system.velocity, state, stepper.time, stepper.tolerance, counts, stepper.size
     )
     outputs: dict[float, Tensor] = {}
     last_loss = math.inf
@@ -160,8 +199,8 @@ def _run_ahead(
         loss = field.loss(system.loss, found)
         if loss < _COMPARED_LOSS_RATIO * last_loss or finished:
             outputs[ahead.time], last_loss = found, loss
-    stepper.counts.right_hand_sides += samples_share * counts.right_hand_sides
-    return Preview(system, samples_share, share, outputs, ahead.state, counts.steps, finished)
+    stepper.counts.right_hand_sides += size * counts.right_hand_sides
+    return Preview(system, size, share, outputs, ahead.state, counts.steps, finished)
 
 
 class CoupledStage(FlowStage):
