@@ -56,6 +56,17 @@ def test_all_centres_are_found_with_and_without_a_last_stage(unequal, seed, monk
     assert float((found - whole).abs().max() / whole.abs().max()) < 0.01
 
 
+def test_a_preview_on_a_part_of_the_samples_finds_all_winners(monkeypatch):
+    """On 150 of 1000 samples as they come another neuron wins a centre, which is then lost."""
+    monkeypatch.setattr(coupled_stage, "_FEW_PRODUCTS", 0)
+    monkeypatch.setattr(coupled_stage, "_PREVIEW_SAMPLES", 150)
+    monkeypatch.setattr(coupled_stage, "_PREVIEW_PRODUCTS", 0)
+    _, info, unfollowed = flow(False, 4, until=1000.0)
+    assert info["neurons_left"] < 60
+    assert info["checked_samples"] == 1000
+    assert unfollowed == ()
+
+
 def test_the_few_are_not_taken_where_they_would_end_elsewhere(monkeypatch):
     """One neuron for all of them is refused at every look, and all go on."""
     monkeypatch.setattr(coupled_stage, "_FEW_PRODUCTS", 0)

@@ -144,3 +144,19 @@ def test_a_frame_gives_directions_back():
     torch.testing.assert_close(place.norm(dim=1), torch.ones(9).double())
     inside, _ = SubspaceFrame.of(unit_rows(torch.ones(2, 3).double() @ basis.Q.T), basis.Q.T)
     assert not bool(inside.rest.any())
+
+
+def test_a_part_of_the_samples_has_the_moments_of_all():
+    data, directions = sample(6), neurons(6)
+    field, _ = SampleField.of(data, 3.0, directions, 1e-2)
+    half = len(data) // 2
+    index, count = field.random_part(half)
+    assert len(index) == half
+    assert bool((count > 0.0).all())
+    y = data.y.double()
+    for moment in (torch.ones_like(y), y, *(y * field.x.double())):
+        torch.testing.assert_close(moment[index] @ count, moment.mean(), rtol=0.0, atol=1e-12)
+    assert float((count - 1.0 / half).abs().max()) > 1e-3
+    index, count = field.random_part(len(data))
+    assert index.tolist() == list(range(len(data)))
+    torch.testing.assert_close(count, field.share)

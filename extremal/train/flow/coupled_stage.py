@@ -127,9 +127,9 @@ def previewed(
     if rough.check(candidates, stepper).missed > _MOST_MISSED_TOLERANCES * stepper.tolerance:
         return replace(rough, finished=False)
     leaders = torch.tensor(candidates.leaders)
-    index = field.random_rows(_CANDIDATE_PRODUCTS // len(leaders))
+    index, count = field.random_part(_CANDIDATE_PRODUCTS // len(leaders))
     part = len(index) / len(field)
-    whole = replace(system, field=field.restricted(index, field.share[index] / part))
+    whole = replace(system, field=field.restricted(index, count))
     few, state = whole.of_groups(candidates, stepper.state)
     found = _run_ahead(
         few, stepper, state, horizon, share[leaders], part * len(leaders) / len(theta)
@@ -149,8 +149,7 @@ def _run_on_a_part(
     """
     field = system.field
     assert not isinstance(field, ClusterField)
-    index = field.random_rows(max(_PREVIEW_SAMPLES, _PREVIEW_PRODUCTS // len(share)))
-    count = len(field) / len(index) * field.share[index]
+    index, count = field.random_part(max(_PREVIEW_SAMPLES, _PREVIEW_PRODUCTS // len(share)))
     steps = 0
     for _ in range(_PREVIEW_ATTEMPTS):
         part = replace(system, field=field.restricted(index, count))

@@ -31,6 +31,9 @@ _PROBE_NEURONS = 128
 # The share of a gradient that may lie off the subspace is so many tolerances.
 _OFF_SUBSPACE_TOLERANCES = 10.0
 
+# Parts of the samples have the moments of all in so many directions at most.
+_CALIBRATED_DIRECTIONS = 50
+
 # How far apart neurons are is seen at so many samples.
 _SEEN_SAMPLES = 1000
 # Of what the samples see, so many random projections are compared.
@@ -79,6 +82,25 @@ class SampleField:
         """About `count` samples drawn at random, always the same; their indices, in order."""
         draw = torch.Generator().manual_seed(0)
         return torch.randperm(len(self), generator=draw)[:count].sort().values
+
+    def random_part(self, count: int) -> tuple[Tensor, Tensor]:
+        """About `count` samples drawn at random, and what each counts so that they stand for all.
+
+        Where a part is drawn, its samples count so much more or less alike that the sums of 1, y
+        and y x over them, in the leading directions of the frame, are those over all samples: how
+        many samples of each cluster the draw has taken does not matter then.
+        """
+        index = self.random_rows(count)
+        share = self.share[index] * (len(self) / len(index))
+        if len(index) == len(self):
+            return index, share
+        lead = self.x[:_CALIBRATED_DIRECTIONS].double()
+        label = self.label.double()
+        moments = torch.cat([torch.ones_like(label)[None], label[None], label * lead])  # (m, n)
+        part = moments[:, index]
+        gap = moments @ self.share - part @ share
+        factor = torch.linalg.lstsq((part * share) @ part.T, gap[:, None], driver="gelsd").solution
+        return index, share * (1.0 + factor[:, 0] @ part).clamp(min=0.0)
 
     def restricted(self, index: Tensor, share: Tensor) -> SampleField:
         """The samples of that index, which count as much as `share` says."""
