@@ -78,7 +78,7 @@ def test_ten_classes_from_a_tiny_start():
         )
         found[run.info["engine"]] = (run, net(data.x).detach())
     run, out = found["shallow"]
-    assert run.info["tolerance"] == 1e-4
+    assert run.info["tolerance"] == 3e-4
     assert run.values["loss"][-1] < 0.3 * run.values["loss"][0]
     assert run.info["phases"].keys() == {"alignment ends", "fitting starts"}
     exact = found["weights"][1]
