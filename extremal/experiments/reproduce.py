@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from extremal import report
 from extremal._check import require
 from extremal.data import DataError
 from extremal.experiments.experiment import Experiment, Scale
@@ -47,8 +48,6 @@ def reproduce(
     - `seeds`: repetitions, in place of the scale's own number.
     - `jobs`, `cluster`, `threads`, `progress`, `notice`: as for `run`.
     """
-    from extremal import report  # noqa: PLC0415 - slow to load, and processes for trials need none
-
     record = find_record(name_or_record) if isinstance(name_or_record, str) else name_or_record
     require(isinstance(record, Experiment), "name_or_record", "be a name or a record", record)
     good = _RECORD_NAME.fullmatch(record.name) is not None
@@ -88,8 +87,6 @@ def run_sweep(
     ``<out>/<name>/`` gets the table of trials, summary.json and, where there is something to draw,
     a figure and a page. `options` are those of `run`.
     """
-    from extremal import report  # noqa: PLC0415 - slow to load, and processes for trials need none
-
     store, folder = Store(out), Path(out) / record.name
     run(record.trials("paper"), store, **options)
     rows = sweep_rows(record, store)

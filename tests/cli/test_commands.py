@@ -47,15 +47,28 @@ def test_the_list_of_commands_says_what_their_own_help_says():
         assert " ".join(first.split()) == line, name
 
 
-@pytest.mark.parametrize("asked", ["--version", "--help"])
-def test_what_needs_no_command_imports_none(asked):
+DRAWING = {"matplotlib", "plotly", "scipy", "sklearn"}
+NUMBERS = {"torch", "numpy", "safetensors", "PIL"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "unneeded"),
+    [
+        ("--version", DRAWING | NUMBERS | {"rich"}),
+        ("--help", DRAWING | NUMBERS),
+        ("list", DRAWING),
+        ("show demo", DRAWING),
+    ],
+)
+def test_a_command_imports_no_library_that_it_does_not_need(asked, unneeded, tmp_path):
     code = (
         "import sys\nfrom extremal.cli.main import main\n"
-        "try:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
+        f"try:\n    main()\nfinally:\n    print({unneeded} & {{*sys.modules}}, file=sys.stderr)"
     )
-    command = [sys.executable, "-c", code, asked]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert told.stderr == "False\n"
+    command = [sys.executable, "-c", code, *asked.split()]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert told.stdout
+    assert told.stderr == "set()\n"
 
 
 def test_a_mistyped_command_is_one_line(here):
