@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 
 from extremal import _check
 
@@ -13,6 +15,23 @@ Progress = Callable[[str, int, int], None]
 
 # In a file or a notebook a line is written at most this often; a terminal has a bar that moves.
 _SECONDS_BETWEEN_LINES = 5.0
+# Whether somebody else tells how far things are, so that work within shows nothing unasked.
+_told_by_others: ContextVar[bool] = ContextVar("_told_by_others", default=False)
+
+
+@contextmanager
+def progress_told_by_others() -> Iterator[None]:
+    """Let work inside show no progress that nobody asked for: whoever runs it shows its own."""
+    before = _told_by_others.set(True)
+    try:
+        yield
+    finally:
+        _told_by_others.reset(before)
+
+
+def is_shown_unasked() -> bool:
+    """Whether long work shows its progress unasked: in a terminal, where nobody else does."""
+    return sys.stderr is not None and sys.stderr.isatty() and not _told_by_others.get()
 
 
 class Bar:

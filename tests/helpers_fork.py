@@ -22,7 +22,7 @@ from typing import Any
 SCRIPT = "import sys; sys.path[:] = {path!r}; from {module} import serve; serve()()"
 PRELOADED = (
     "extremal.cli.experiment_commands",
-    "extremal.report.html_page",
+    "extremal.report.report_files",
     "distributed.cli.dask_scheduler",
     "distributed.cli.dask_worker",
     "tests.experiments.running.helpers_client",

@@ -1,6 +1,10 @@
 """The course's notebooks: run them anew, and read them as Markdown for the site.
 
-    python tools/run_notebooks.py        # runs every notebook of notebooks/, keeps its outputs
+    python tools/run_notebooks.py              # runs every notebook of notebooks/, keeps outputs
+    python tools/run_notebooks.py 3-real-data  # runs the one of that name
+
+A solution is a folded Markdown cell: words, a block of Python, and a block of the text that it
+prints. It runs after the cells before it, as they do, though students run it only if they copy it.
 
 `EXTREMAL_LESSON=smoke` in the environment makes every lesson small, as the tests run them.
 """
@@ -8,6 +12,8 @@
 from __future__ import annotations
 
 import base64
+import itertools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +24,23 @@ ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _KEPT = ("image/png", "text/plain")  # of an output's forms, the first that is there
+_SOLUTION = re.compile(r"(?<=```python\n)(.*?)(\n```\n\n```text\n)(.*?)(?=\n```)", re.S)
+
+
+def code_cells(book: Any) -> list[Any]:
+    """The code cells, and for each solution a new one with its code, in their order."""
+    return [cell for cell in _unfolded(book) if cell.cell_type == "code"]
+
+
+def _unfolded(book: Any) -> list[Any]:
+    """All cells, each solution followed by a code cell."""
+    cells = []
+    for cell in book.cells:
+        cells.append(cell)
+        found = _SOLUTION.search(cell.source) if cell.cell_type == "markdown" else None
+        if found is not None:
+            cells.append(nbformat.v4.new_code_cell(found[1]))
+    return cells
 
 
 def run(path: Path) -> Any:
@@ -25,8 +48,16 @@ def run(path: Path) -> Any:
     from nbclient import NotebookClient  # noqa: PLC0415 - the site only reads
 
     book = nbformat.read(path, as_version=4)
+    kept, book.cells = book.cells, _unfolded(book)
     place = {"metadata": {"path": str(ROOT)}}
     NotebookClient(book, timeout=900, coalesce_streams=True, resources=place).execute()
+    for solution, code in itertools.pairwise(book.cells):
+        if solution.cell_type == "markdown" and not any(code is cell for cell in kept):
+            told = "".join(output.text for output in code.outputs).rstrip()
+            solution.source = _SOLUTION.sub(
+                lambda found, told=told: found[1] + found[2] + told, solution.source
+            )
+    book.cells = kept
     return book
 
 
@@ -50,7 +81,8 @@ def markdown(book: Any, stem: str) -> tuple[str, dict[str, bytes]]:
     parts, pictures = [], {}
     for cell in book.cells:
         if cell.cell_type == "markdown":
-            parts.append(cell.source)
+            # Python-Markdown leaves what is in HTML as it is, unless told otherwise.
+            parts.append(cell.source.replace("<details>", '<details markdown="1">'))
             continue
         parts.append(f"```python\n{cell.source}\n```")
         for output in cell.outputs:
@@ -65,7 +97,11 @@ def markdown(book: Any, stem: str) -> tuple[str, dict[str, bytes]]:
 
 
 def main() -> None:
-    for path in NOTEBOOKS:
+    known = {path.stem: path for path in NOTEBOOKS}
+    asked = sys.argv[1:] or [*known]
+    if not {*asked} <= known.keys():
+        sys.exit(f"a notebook must be one of {', '.join(known)}, got {' '.join(asked)}")
+    for path in map(known.__getitem__, asked):
         print(f"running {path.name}", file=sys.stderr)
         nbformat.write(plain(run(path)), path)
 

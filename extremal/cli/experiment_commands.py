@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,7 +39,7 @@ app = typer.Typer()
 
 
 def _names(incomplete: str) -> list[str]:
-    return [name for name in ex.names() if name.startswith(incomplete)]
+    return [name for name in (*ex.names(), *ex.installed()) if name.startswith(incomplete)]
 
 
 def _scales(incomplete: str) -> list[str]:
@@ -50,7 +49,8 @@ def _scales(incomplete: str) -> list[str]:
 NameArgument = Annotated[
     str,
     typer.Argument(
-        help="An experiment (`extremal list`), or a file of yours with a record, my_record.py.",
+        help="An experiment (`extremal list`), a file of yours with a record, my_record.py, or a "
+        "module's, my_package.records:record.",
         autocompletion=_names,
     ),
 ]
@@ -80,9 +80,16 @@ def demo(
 def list_experiments(as_json: JsonOption = False) -> None:
     """List the experiments.
 
+    Those of installed packages come last: the entry point group is "extremal.experiments".
+
     Example:  extremal list --json
     """
     records = [ex.get(name) for name in ex.names()]
+    for name in ex.installed():
+        try:
+            records.append(ex.find_record(name))
+        except ValueError as error:
+            print_note(f"{name} can't be listed: {error}")
     if as_json:
         rows = [{"name": r.name, "title": r.title, "source": r.source} for r in records]
         print_json(rows)
@@ -144,8 +151,7 @@ def show(
     if scale is not None:
         choice("scale", scale, ex.SCALES)
     wanted: list[str] = [scale] if scale else [*reversed(ex.SCALES)]
-    known = name in ex.names() or re.search(r"\.py(:\w+)?$", name)
-    ended = None if known else from_summary(name, wanted, out)
+    ended = None if ex.names_a_record(name) else from_summary(name, wanted, out)
     if ended is not None:
         _print_summary(None, *ended, as_json)
         return

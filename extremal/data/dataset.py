@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from numbers import Number
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from extremal import _check
@@ -13,13 +16,29 @@ from extremal import _check
 Box = tuple[float, float] | tuple[Tensor, Tensor]
 """The least and the largest value of all coordinates, or of each, (dim,)."""
 
+# Names of classes are refused: which of them is 0 would be a guess.
+_LABEL_RULE = "be whole numbers, -1 / +1 or 0..C-1: a tensor, an array, a series or a list"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, init=False)
 class Dataset:
     """Points `x` (n, dim) with labels `y` (n,), checked when made.
 
+    Tensors are kept as they are. NumPy arrays, pandas frames and series, lists and whatever else
+    NumPy reads are copied once: points to float32, which networks have unless said, labels and
+    groups to int64. Points that are to stay in float64 are given as `torch.from_numpy(x)`. Anything
+    but finite numbers is a ValueError: missing values, strings, frames with a column of them.
+
     All points lie in the `box`, whose ends are numbers, or tensors that are kept in the points'
     dtype.
+
+    Arguments:
+
+    - `x`: the points (n, dim), floating-point if they are a tensor.
+    - `y`: the labels (n,), -1 / +1 or 0..C-1, whole numbers of any type.
+    - `group`: the latent subclass (n,) of each point in 0..K-1; None where it is not known.
+    - `box`: (low, high) for all coordinates, two numbers or two (dim,) arrays; None for no box.
+    - `source`: the object that made the data, for methods that can use it.
     """
 
     x: Tensor  # (n, dim), points
@@ -28,16 +47,27 @@ class Dataset:
     box: Box | None = None  # (low, high) for all coordinates, or (dim,) tensors
     source: Any = None  # the object that made the data, for methods that can use it
 
-    def __post_init__(self) -> None:
-        x = _check.matrix("x", self.x)
-        object.__setattr__(self, "y", _check.labels("y", self.y, count=len(x)))
-        if self.group is not None:
-            rule = f"be an integer tensor of shape ({len(x)},) with entries >= 0"
-            group = _check.tensor("group", self.group, (len(x),), whole=True, rule=rule)
-            least = int(group.min())
+    def __init__(
+        self,
+        x: Tensor | ArrayLike,
+        y: Tensor | ArrayLike,
+        group: Tensor | ArrayLike | None = None,
+        box: Box | tuple[ArrayLike, ArrayLike] | None = None,
+        source: Any = None,
+    ) -> None:
+        points = _check.matrix("x", _as_tensor("x", x, np.float32))
+        labels = _check.labels("y", _as_tensor("y", y, rule=_LABEL_RULE), count=len(points))
+        found: dict[str, Any] = {"x": points, "y": labels, "group": None, "box": None}
+        if group is not None:
+            rule = f"be integers of shape ({len(points)},), each >= 0"
+            given = _as_tensor("group", group)
+            found["group"] = _check.tensor("group", given, (len(points),), whole=True, rule=rule)
+            least = int(found["group"].min())
             _check.require(least >= 0, "group", rule, f"smallest entry {least}")
-        if self.box is not None:
-            object.__setattr__(self, "box", checked_box(self.box, x))
+        if box is not None:
+            found["box"] = checked_box(box, points)
+        for name, value in {**found, "source": source}.items():
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.x)
@@ -109,18 +139,51 @@ def check_draw(count: object, generator: object, dtype: object) -> None:
     _check.floating("dtype", dtype)
 
 
+def _as_tensor(
+    name: str,
+    value: object,
+    dtype: type[np.number[Any]] | None = None,
+    rule: str = "be finite numbers: a tensor, an array, a frame or lists",
+) -> Tensor:
+    """A tensor as it is; what NumPy reads as numbers as a new one: `dtype`, or float64 or int64."""
+    if isinstance(value, Tensor):
+        return value
+    _check.require(not np.ma.is_masked(value), name, rule, "a masked array")
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:  # such as rows of several lengths
+        why = " ".join(str(error).split())
+        raise ValueError(f"{name} must {rule}, got {type(value).__name__} ({why})") from None
+    _check.require(array.dtype.kind in "fiub", name, rule, _odd_entry(array))
+    with np.errstate(over="ignore"):  # Numbers that float32 lacks are infinite then, and refused.
+        return torch.from_numpy(
+            array.astype(dtype or (np.float64 if array.dtype.kind == "f" else np.int64))
+        )
+
+
+def _odd_entry(array: np.ndarray[Any, Any]) -> str:
+    """The kind of an array that does not hold numbers alone, and the first entry that is none."""
+    plain = (Number, np.bool_)
+    odd = next((repr(entry) for entry in array.flat if not isinstance(entry, plain)), "")
+    mixed = array.dtype.kind == "O" and not odd
+    note = " (try frame.astype(float))" if mixed else f" with {odd}" if odd else ""
+    return " ".join(f"an array of dtype {array.dtype}{note}".split())
+
+
 def checked_box(box: object, x: Tensor) -> Box:
     """The box, once its ends are known to be finite, in order and around the points.
 
     Arguments:
 
-    - `box`: (low, high), two numbers with low < high or two (dim,) tensors with low <= high.
-    - `x`: (n, dim), points that must lie inside; ends that are tensors get their dtype and device.
+    - `box`: (low, high), two numbers with low < high or two (dim,) tensors or arrays with
+      low <= high.
+    - `x`: (n, dim), points that must lie inside; ends (dim,) become tensors of their dtype, on
+      their device.
     """
     rule = f"be a pair (low, high) of numbers or of ({x.shape[1]},) tensors"
     pair = box if isinstance(box, tuple) else ()
     _check.require(len(pair) == 2, "box", rule, box)
-    low, high = pair
+    low, high = pair = tuple(map(_box_end, pair))
     if not any(isinstance(end, Tensor) for end in pair):
         low, high = _check.number("box", low), _check.number("box", high)
         _check.require(low < high, "box", "have low < high", box)
@@ -137,6 +200,12 @@ def checked_box(box: object, x: Tensor) -> Box:
     _check_each(low <= high, "have low <= high", low, high)
     _check_each((x >= low).all(0) & (x <= high).all(0), "contain every point of x", low, high)
     return low, high
+
+
+def _box_end(end: object) -> object:
+    """An end of a box, as a tensor where it is an array or a list."""
+    plain = end is None or isinstance(end, Tensor | Number | str)
+    return end if plain else _as_tensor("box", end)
 
 
 def _check_each(good: Tensor, rule: str, low: Tensor, high: Tensor) -> None:

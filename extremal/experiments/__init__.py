@@ -23,7 +23,14 @@ from extremal.experiments.experiment import (
     VerticalLine,
 )
 from extremal.experiments.panel_data import animation_data
-from extremal.experiments.registry import find_record, find_study, get, names
+from extremal.experiments.registry import (
+    find_record,
+    find_study,
+    get,
+    installed,
+    names,
+    names_a_record,
+)
 from extremal.experiments.reproduce import reproduce, run_sweep
 from extremal.experiments.running.cost_estimate import Estimate, estimate
 from extremal.experiments.running.dask_cluster import ClusterError
@@ -68,8 +75,10 @@ __all__ = [
     "find_record",
     "find_study",
     "get",
+    "installed",
     "load_summary",
     "names",
+    "names_a_record",
     "read_sweep",
     "reproduce",
     "run",

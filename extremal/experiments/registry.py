@@ -10,9 +10,11 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
+import os
 import re
 import sys
 from functools import lru_cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -106,6 +108,13 @@ STUDIES = {f"extremal.experiments.studies.{name}": place for name, place in _STU
 """The studies of the package: the id, which is part of trials' keys, and where its function is."""
 Source = tuple[str, str]
 """The path and the text of a user's module."""
+# Packages name their records in this group of entry points, as "mine/radius" = "module:record".
+_ENTRY_POINT_GROUP = "extremal.experiments"
+# A name is a folder below the runs: parts of letters, digits, dots, dashes and underscores.
+_RECORD_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
+# A user's record is named by its file, or by its module and its name there.
+_FILE_PLACE = re.compile(r"(.+\.py)(?::(\w+))?")
+_MODULE_PLACE = re.compile(r"(\w+(?:\.\w+)*):(\w+)")
 
 
 def names() -> list[str]:
@@ -126,13 +135,55 @@ def get(name: str) -> Experiment:
     return record
 
 
-def find_record(name: str) -> Experiment:
-    """The experiment of that name, or the record in a file of the user's, which is imported.
+def installed() -> dict[str, str]:
+    """Records of other installed packages: the name, and its "module:record"; none is imported.
 
-    "my_record.py" has one record; of several one is named, "my_record.py:record".
+    They are those of the entry point group "extremal.experiments". The package's own names stay its
+    own.
     """
-    match = re.fullmatch(r"(.+\.py)(?::(\w+))?", name)
-    return get(name) if match is None else _from_file(Path(match[1]), match[2] or "")
+    points = entry_points(group=_ENTRY_POINT_GROUP)
+    return {point.name: point.value for point in sorted(points) if point.name not in RECORDS}
+
+
+def names_a_record(name: str) -> bool:
+    """Whether a name is one that `find_record` looks up; it may find nothing there."""
+    place = _FILE_PLACE.fullmatch(name) or _MODULE_PLACE.fullmatch(name)
+    return name in RECORDS or place is not None or name in installed()
+
+
+def find_record(name: str | os.PathLike[str]) -> Experiment:
+    """The experiment of that name, or a record of the user's, whose module is imported.
+
+    "my_record.py" has one record; of several one is named, "my_record.py:record". A module's is
+    "my_package.records:record"; modules are looked for in the current folder, too. Those of
+    installed packages are known by name (`installed`).
+    """
+    asked = os.fspath(name)
+    if asked in RECORDS:
+        return get(asked)
+    file = _FILE_PLACE.fullmatch(asked)
+    if file is not None:
+        return _from_file(Path(file[1]), file[2] or "")
+    known = installed()
+    place = _MODULE_PLACE.fullmatch(known.get(asked, asked))
+    if place is not None:
+        record = _from_module(place[1], place[2])
+        same = asked not in known or record.name == asked
+        require(same, place[0], f"have the name of its entry point, {asked}", record.name)
+        return record
+    other = Path(asked)
+    require(not (asked and other.exists()), "record", "be a Python file, my_record.py", other)
+    raise ValueError(_unknown(asked))
+
+
+def require_own_name(record: Experiment) -> None:
+    """ValueError unless a record's name is one of a folder, and none of another in the package."""
+    good = _RECORD_NAME.fullmatch(record.name) is not None
+    require(
+        good, "the record's name", "be words joined by slashes, as in mine/figure-1", record.name
+    )
+    own = record.name not in RECORDS or _is_of_the_package(record)
+    require(own, "the record's name", "differ from the package's own", record.name)
 
 
 def find_study(study: str, source: Source | None = None) -> Study:
@@ -196,22 +247,45 @@ def _from_file(path: Path, attribute: str) -> Experiment:
     known = getattr(sys.modules.get(path.stem), "__file__", None)
     if known is not None and Path(known).resolve() == path.resolve():
         del sys.modules[path.stem]  # It may have been edited since.
-    try:
-        module = importlib.import_module(path.stem)
-    except (Exception, SystemExit) as error:  # A user's file may do anything when it is imported.
-        why = f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path} must be a file that can be imported, got {why}") from error
+    module = _users_module(path.stem, f"{path} must be a file")
     same = Path(module.__file__ or "").resolve() == path.resolve()
     require(same, "record", "be a file whose name no other module has", f"{path.stem}, a module")
-    inside = {key: value for key, value in vars(module).items() if isinstance(value, Experiment)}
-    some = " or ".join(f"{path}:{key}" for key in inside)
+    return _record_in(module, attribute, str(path))
+
+
+def _from_module(name: str, attribute: str) -> Experiment:
+    """A record of a module that is installed or, as for `python -m`, in the current folder."""
+    here = os.getcwd()
+    if here not in sys.path:  # Processes that compute trials get this path, too.
+        sys.path.insert(0, here)
+    return _record_in(_users_module(name, f"{name} must be a module"), attribute, name)
+
+
+def _users_module(name: str, rule: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # A user's file may do anything when it is imported.
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"{rule} that can be imported, got {why}") from error
+
+
+def _record_in(module: ModuleType, attribute: str, place: str) -> Experiment:
+    """The record of that name in a module, or its only one beside those of this package."""
+    held = {key: value for key, value in vars(module).items() if isinstance(value, Experiment)}
+    own = {key: value for key, value in held.items() if not _is_of_the_package(value)}
+    some = " or ".join(f"{place}:{key}" for key in own)
     if attribute:
-        require(attribute in inside, "record", f"be {some or 'in another file'}", attribute)
-        return inside[attribute]
-    require(bool(inside), str(path), "hold an Experiment", "none")
-    require(len(inside) == 1, str(path), f"hold one Experiment; say which, {some}", len(inside))
-    (record,) = inside.values()
+        require(attribute in held, "record", f"be {some or 'in another file'}", attribute)
+        own = {attribute: held[attribute]}
+    require(bool(own), place, "hold an Experiment of its own", "none")
+    require(len(own) == 1, place, f"hold one Experiment; say which, {some}", len(own))
+    (record,) = own.values()
+    require_own_name(record)
     return record
+
+
+def _is_of_the_package(record: Experiment) -> bool:
+    return record.name in RECORDS and record == get(record.name)
 
 
 def _unknown(name: str) -> str:

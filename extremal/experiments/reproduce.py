@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from extremal import report
 from extremal._check import require
 from extremal.data import DataError
 from extremal.experiments.experiment import Experiment, Scale
 from extremal.experiments.panel_data import animation_data
-from extremal.experiments.registry import RECORDS, find_record, get, require_study
+from extremal.experiments.registry import find_record, require_own_name, require_study
 from extremal.experiments.running.dask_cluster import ClusterError
 from extremal.experiments.running.run_trials import Progress, check_run_options, run
 from extremal.experiments.saved_results import add_start_note, remove_start_note
@@ -19,12 +20,9 @@ from extremal.experiments.storage.store import Store
 from extremal.experiments.summary import summarise, write_summary
 from extremal.experiments.sweep_file import sweep_rows, with_default_panels
 
-# A name is a folder below the runs: parts of letters, digits, dots, dashes and underscores.
-_RECORD_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)*", re.ASCII)
-
 
 def reproduce(
-    name_or_record: str | Experiment,
+    name_or_record: str | os.PathLike[str] | Experiment,
     scale: Scale = "quick",
     out: str | Path = "runs",
     *,
@@ -41,20 +39,17 @@ def reproduce(
     ``<out>/<name>/<scale>/`` gets summary.json, the figure and the page. It can be interrupted at
     any moment: the same call goes on. `extremal run` is this with a progress bar.
 
-    - `name_or_record`: "min-vidal-2024/figure-2", a file with a record, or a record of one's own.
+    - `name_or_record`: "min-vidal-2024/figure-2", a file with a record, "my_record.py", a module's,
+      "my_package.records:record", or a record of one's own.
     - `scale`: "smoke" (seconds), "quick" (minutes) or "paper" (the paper's own sizes).
     - `out`: the folder that holds the runs.
     - `seeds`: repetitions, in place of the scale's own number.
     - `jobs`, `cluster`, `threads`, `progress`, `notice`: as for `run`.
     """
-    from extremal import report  # noqa: PLC0415 - slow to load, and processes for trials need none
-
-    record = find_record(name_or_record) if isinstance(name_or_record, str) else name_or_record
+    named = isinstance(name_or_record, str | os.PathLike)
+    record: Any = find_record(name_or_record) if named else name_or_record  # type: ignore[arg-type]
     require(isinstance(record, Experiment), "name_or_record", "be a name or a record", record)
-    good = _RECORD_NAME.fullmatch(record.name) is not None
-    require(good, "name", "be words joined by slashes, as in mine/figure-1", record.name)
-    ours = record.name not in RECORDS or record == get(record.name)
-    require(ours, "name", "differ from the package's own", record.name)
+    require_own_name(record)
     check_run_options(jobs, cluster, threads)
     trials = record.trials(scale, seeds)
     require_study(record.study)
@@ -88,8 +83,6 @@ def run_sweep(
     ``<out>/<name>/`` gets the table of trials, summary.json and, where there is something to draw,
     a figure and a page. `options` are those of `run`.
     """
-    from extremal import report  # noqa: PLC0415 - slow to load, and processes for trials need none
-
     store, folder = Store(out), Path(out) / record.name
     run(record.trials("paper"), store, **options)
     rows = sweep_rows(record, store)

@@ -151,7 +151,10 @@ def _as_list(times: Sequence[float]) -> list[float]:
 
 
 class DivergenceError(RuntimeError):
-    """Training left the finite numbers; `trajectory` holds what was recorded until then."""
+    """Training left the finite numbers, or did not come to its end in the steps it was given.
+
+    `trajectory` holds what was recorded until then, and its info says by what it was ended.
+    """
 
     def __init__(self, message: str, trajectory: Trajectory) -> None:
         super().__init__(message)
@@ -242,8 +245,11 @@ class Recorder:
 
     def diverged(self, time: float, advice: str, **info: Any) -> DivergenceError:
         """The error to raise when the loss is not finite any more."""
-        trajectory = self.finish(converged=False, reached=time, **info)
-        return DivergenceError(f"training diverged at time {time:g}: {advice}", trajectory)
+        return self.unfinished(time, f"training diverged at time {time:g}: {advice}", **info)
+
+    def unfinished(self, time: float, message: str, **info: Any) -> DivergenceError:
+        """The error to raise when training can't go on to its end."""
+        return DivergenceError(message, self.finish(converged=False, reached=time, **info))
 
     def _add(self, name: str, value: Tensor | float) -> None:
         row = torch.as_tensor(value, dtype=torch.float64, device="cpu").detach().clone()

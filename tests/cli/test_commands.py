@@ -47,15 +47,28 @@ def test_the_list_of_commands_says_what_their_own_help_says():
         assert " ".join(first.split()) == line, name
 
 
-@pytest.mark.parametrize("asked", ["--version", "--help"])
-def test_what_needs_no_command_imports_none(asked):
+DRAWING = {"matplotlib", "plotly", "scipy", "sklearn"}
+NUMBERS = {"torch", "numpy", "safetensors", "PIL"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "unneeded"),
+    [
+        ("--version", DRAWING | NUMBERS | {"rich"}),
+        ("--help", DRAWING | NUMBERS),
+        ("list", DRAWING),
+        ("show demo", DRAWING),
+    ],
+)
+def test_a_command_imports_no_library_that_it_does_not_need(asked, unneeded, tmp_path):
     code = (
         "import sys\nfrom extremal.cli.main import main\n"
-        "try:\n    main()\nfinally:\n    print('torch' in sys.modules, file=sys.stderr)"
+        f"try:\n    main()\nfinally:\n    print({unneeded} & {{*sys.modules}}, file=sys.stderr)"
     )
-    command = [sys.executable, "-c", code, asked]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert told.stderr == "False\n"
+    command = [sys.executable, "-c", code, *asked.split()]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert told.stdout
+    assert told.stderr == "set()\n"
 
 
 def test_a_mistyped_command_is_one_line(here):
@@ -197,9 +210,23 @@ def test_an_earlier_run_is_remembered_when_the_next_has_no_data(without_data, tm
     assert begun.read_text() == '{"seeds": 7}'
 
 
+OWN = """
+from extremal.experiments import Experiment
+record = Experiment({name!r}, "T", "S", "no_function_here:f", {{}}, (), ())
+"""
 MISTAKES = {
     "unknown experiment": (["run", "figure-22"], ["figure-22", "extremal list"]),
     "unknown experiment to show": (["show", "nothing"], ["nothing"]),
+    "no such file": (["run", "nowhere.py"], ["file that is there", "nowhere.py"]),
+    "no Python file": (["run", "{file}"], ["Python file", "{file}"]),
+    "no record": (["run", "no_record.py"], ["no_record.py must hold an Experiment", "none"]),
+    "no record to show": (["show", "no_record.py"], ["no_record.py must hold an Experiment"]),
+    "a name that is taken": (["run", "taken_name.py"], ["name must differ", "demo"]),
+    "a taken name to show": (["show", "taken_name.py"], ["name must differ", "demo"]),
+    "a taken name in a dry run": (["run", "taken_name.py", "--dry-run"], ["name must differ"]),
+    "no such module": (["run", "no_such.module:record"], ["no_such.module must be a module"]),
+    "a record that was not run": (["show", "own_name.py"], ["nothing is stored", "extremal run"]),
+    "no function": (["run", "own_name.py"], ["function must be one", "no_function_here"]),
     "unknown scale": (["run", FAST, "--scale", "huge"], ["scale", "'quick'", "huge"]),
     "unknown scale to show": (["show", FAST, "--scale", "huge"], ["scale", "huge"]),
     "no seeds": (["run", FAST, "--seeds", "0"], ["seeds", ">= 1", "0"]),
@@ -214,8 +241,12 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.usefixtures("users_folder")
 def test_a_mistake_is_one_line_and_exit_code_2(mistake, here, tmp_path, monkeypatch):
     arguments, words = MISTAKES[mistake]
+    (tmp_path / "no_record.py").write_text("record = 3\n")
+    for file, name in (("taken_name", "demo"), ("own_name", "mine/own")):
+        (tmp_path / f"{file}.py").write_text(OWN.format(name=name))
     file = tmp_path / "a-file"
     file.write_text("")
     odd = tmp_path / "odd"

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
 import pytest
 import torch
 
@@ -144,3 +150,151 @@ def test_spaced_points_are_of_the_whole_range():
     assert len(data.evenly_spaced(40)) == 10
     with pytest.raises(ValueError, match="count must"):
         data.evenly_spaced(0)
+
+
+class Frame:
+    """What NumPy sees of a data frame or a series, whose library is no requirement."""
+
+    def __init__(self, *columns: object) -> None:
+        self.columns = columns
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        return np.asarray(self.columns[0] if len(self.columns) == 1 else self.columns).T
+
+
+X = [[0.1, 1.0], [0.2, 0.0], [0.3, 0.5]]
+Y = [1, -1, 1]
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        X,
+        [tuple(row) for row in X],
+        np.array(X),
+        np.array(X, dtype=np.float32),
+        np.array(X, dtype=">f8"),
+        np.array(X)[::-1][::-1],
+        np.asfortranarray(X),
+        Frame([0.1, 0.2, 0.3], [1.0, 0.0, 0.5]),
+        torch.tensor(X),
+    ],
+    ids=["lists", "tuples", "f8", "f4", "big-endian", "strides", "columns", "frame", "tensor"],
+)
+@pytest.mark.parametrize(
+    "y",
+    [Y, np.array(Y), np.array(Y, dtype=np.int8), np.array(Y, dtype=float), Frame(Y), (1, -1, 1)],
+    ids=["list", "i8", "i1", "f8", "series", "tuple"],
+)
+def test_arrays_frames_and_lists_become_tensors(x, y):
+    data = Dataset(x, y, group=np.array([0, 2, 1], dtype=np.uint16))
+    assert (data.x.dtype, data.y.dtype, data.group.dtype) == (
+        torch.float32,
+        torch.int64,
+        torch.int64,
+    )
+    assert torch.equal(data.x, torch.tensor(X))
+    assert (data.y.tolist(), data.group.tolist()) == (Y, [0, 2, 1])
+    assert torch.equal(data.take(torch.tensor([2])).x, torch.tensor(X[2:]))
+    assert torch.equal(replace(data, y=[0, 1, 2]).y, torch.arange(3))
+
+
+def test_whole_and_logical_columns_are_numbers():
+    data = Dataset(np.array([[0, 255], [7, 1]], dtype=np.uint8), np.array([True, False]))
+    assert data.x.tolist() == [[0.0, 255.0], [7.0, 1.0]]
+    assert data.y.tolist() == [1, 0]
+    assert Dataset(np.eye(2, dtype=bool), [0, 1]).x.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+
+
+def test_an_array_is_copied_and_a_tensor_is_not():
+    array = np.zeros((2, 2), dtype=np.float32)
+    array.flags.writeable = False
+    tensor = torch.zeros(2, 2, dtype=torch.float64)
+    assert Dataset(tensor, [0, 1]).x is tensor
+    copied = Dataset(array, [0, 1]).x
+    copied[0, 0] = 5.0
+    assert array[0, 0] == 0.0
+
+
+def test_a_box_may_be_of_arrays():
+    x = np.array(X)
+    data = Dataset(x, Y, box=(x.min(0), [0.3, 1.0]))
+    assert [end.dtype for end in data.box] == [torch.float32] * 2
+    assert torch.equal(data.box[0], torch.tensor([0.1, 0.0]))
+    assert Dataset(x, Y, box=(np.float64(0.0), np.int64(1))).box == (0.0, 1.0)
+
+
+NUMBERS = "must be finite numbers: a tensor, an array, a frame or lists, got "
+LABELS = r"must be whole numbers, -1 / \+1 or 0..C-1: a tensor, an array, a series or a list, got "
+OBJECTS = f"{NUMBERS}an array of dtype object"
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        ([["a", "b"]], NUMBERS + "an array of dtype <U1 with .*'a'"),
+        (np.array([["1.5", "2"]]), NUMBERS + "an array of dtype <U3 with .*'1.5'"),
+        (np.array([[1.0, "cat"]], dtype=object), OBJECTS + " with 'cat'$"),
+        (Frame(np.array([1.0, None], dtype=object)), OBJECTS + " with None$"),
+        (np.array([[1.0, True]], dtype=object), OBJECTS + r" \(try frame.astype\(float\)\)$"),
+        ([[Fraction(1, 2)]], OBJECTS),
+        ([[1j]], NUMBERS + "an array of dtype complex128"),
+        (np.array([["2020-01-01"]], dtype="M8[D]"), NUMBERS + r"an array of dtype datetime64"),
+        ([[1.0], [1.0, 2.0]], NUMBERS + r"list \(setting an array element"),
+        (np.ma.masked_array([[1.0]], mask=[[True]]), NUMBERS + "a masked array"),
+        (None, OBJECTS + " with None$"),
+        ("points.csv", NUMBERS + "an array of dtype <U10"),
+        ([[float("nan")]], "must be finite, got 1 NaN or infinite entries"),
+        (np.array([[1e300]]), "must be finite, got 1 NaN or infinite entries"),
+        ([1.0, 2.0], r"must be a floating-point tensor of shape \(n, columns\)"),
+    ],
+)
+def test_points_that_are_no_numbers_are_one_clear_line(x, message):
+    with pytest.raises(ValueError, match=f"^x {message}") as caught:
+        Dataset(x, [0])
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (["cat", "dog"], LABELS + "an array of dtype <U3 with .*'cat'"),
+        (np.array(["cat", None], dtype=object), LABELS + "an array of dtype object with 'cat'"),
+        ([1.0, float("nan")], "must be finite, got 1 NaN"),
+        ([0.5, 1.0], "must be whole numbers, got fractions"),
+        ([[0], [1]], r"must have shape \(2,\), one label a point, got shape \(2, 1\)"),
+        ([0, -2], "must be -1 / \\+1 or 0..C-1"),
+    ],
+)
+def test_labels_that_are_no_numbers_are_one_clear_line(y, message):
+    with pytest.raises(ValueError, match=f"^y {message}") as caught:
+        Dataset(np.zeros((2, 1)), y)
+    assert "\n" not in str(caught.value)
+
+
+def test_groups_and_boxes_that_are_no_numbers_are_refused():
+    with pytest.raises(ValueError, match="group must be finite numbers"):
+        Dataset(X, Y, group=["a", "b", "c"])
+    with pytest.raises(ValueError, match=r"group must be integers of shape \(3,\)"):
+        Dataset(X, Y, group=[0.0, 1.0, 2.0])
+    with pytest.raises(ValueError, match="box must be finite numbers"):
+        Dataset(X, Y, box=(["a", "b"], [1.0, 1.0]))
+
+
+def test_pandas_frames_are_taken():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [0.1, 0.2, 0.3], "b": [1, 0, 2], "label": Y})
+    data = Dataset(frame[["a", "b"]], frame["label"])
+    assert torch.equal(data.x, torch.tensor([[0.1, 1.0], [0.2, 0.0], [0.3, 2.0]]))
+    assert data.y.tolist() == Y
+    with pytest.raises(ValueError, match="x must be finite numbers"):
+        Dataset(frame.assign(name=["a", "b", "c"]), Y)
+
+
+def test_no_library_of_frames_is_imported():
+    code = (
+        "import sys, numpy, extremal as ex; ex.data.Dataset(numpy.zeros((2, 2)), [0, 1]); "
+        "print(sorted({'pandas', 'polars', 'pyarrow'} & {*sys.modules}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

@@ -1,13 +1,24 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from extremal.experiments import Experiment, Trial, find_record, find_study, get, names, registry
+from extremal.cli.main import app
+from extremal.experiments import (
+    Experiment,
+    Trial,
+    find_record,
+    find_study,
+    get,
+    installed,
+    names,
+    registry,
+)
 from extremal.experiments.registry import study_source
 
 RECORD = """
@@ -100,7 +111,18 @@ def test_a_record_in_a_file_of_ones_own(users_folder: Path) -> None:
             r"bad\.py must be a file that can be imported, got ZeroDivisi",
         ),
         ("ends.py", "import sys; sys.exit(3)", "ends.py", "can be imported, got SystemExit: 3"),
-        ("none.py", "x = 1", "none.py", r"none\.py must hold an Experiment, got none"),
+        ("two.py", "raise ImportError('a\\nb')", "two.py", "can be imported, got ImportError: a b"),
+        ("taken.py", RECORD.format(name="demo"), "taken.py", "name must differ from .*, got demo"),
+        ("out.py", RECORD.format(name="../up"), "out.py", r"name must be words .*, got \.\./up"),
+        ("notes.txt", "", "notes.txt", r"record must be a Python file, my_record\.py, got .*notes"),
+        ("a.py", "", "", r"record must be a Python file, my_record\.py, got /"),
+        (
+            "only.py",
+            "from extremal.experiments import get; shipped = get('demo')",
+            "only.py",
+            r"only\.py must hold an Experiment of its own, got none",
+        ),
+        ("none.py", "x = 1", "none.py", r"none\.py must hold an Experiment of its own, got none"),
         ("json.py", RECORD.format(name="a"), "json.py", "whose name no other module has, got json"),
         (
             "one.py",
@@ -123,6 +145,73 @@ def test_a_file_that_holds_no_record_is_one_clear_line(
     with pytest.raises(ValueError, match=message) as caught:
         find_record(f"{users_folder}/{asked}")
     assert "\n" not in str(caught.value)
+
+
+def test_records_of_the_package_beside_ones_own_do_not_count(users_folder: Path) -> None:
+    """A variant's file has the record that it varies, too."""
+    text = "from extremal.experiments import get\nshipped = get('demo')\n"
+    (users_folder / "varied.py").write_text(text + "mine = shipped.variant('mine/demo')")
+    assert find_record(users_folder / "varied.py").name == "mine/demo"
+    assert find_record(f"{users_folder}/varied.py:shipped") == get("demo")
+
+
+def test_a_module_is_looked_for_in_the_current_folder(
+    users_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(users_folder)
+    (users_folder / "my_lab").mkdir()
+    (users_folder / "my_lab" / "records.py").write_text(RECORD.format(name="mine/one"))
+    assert find_record("my_lab.records:experiment").name == "mine/one"
+    with pytest.raises(ValueError, match=r"record must be my_lab\.records:experiment, got other"):
+        find_record("my_lab.records:other")
+    with pytest.raises(ValueError, match=r"^my_lab\.none must be a module that can be imported"):
+        find_record("my_lab.none:experiment")
+
+
+@pytest.fixture
+def my_lab(users_folder: Path) -> Path:
+    """An installed package with entry points: one record, and some that are none."""
+    (users_folder / "their_lab.py").write_text(RECORD.format(name="lab/one"))
+    info = users_folder / "their_lab-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-lab\nVersion: 1.0\n")
+    points = {
+        "lab/one": "their_lab:experiment",
+        "lab/gone": "their_lab:gone",
+        "lab/other": "their_lab:experiment",
+        "demo": "their_lab:experiment",
+    }
+    lines = [f"{name} = {place}" for name, place in points.items()]
+    (info / "entry_points.txt").write_text("\n".join(["[extremal.experiments]", *lines]))
+    sys.path.insert(0, str(users_folder))
+    return users_folder
+
+
+@pytest.mark.usefixtures("my_lab")
+def test_installed_packages_have_records_too() -> None:
+    assert list(installed()) == ["lab/gone", "lab/one", "lab/other"]
+    assert "their_lab" not in sys.modules
+    assert find_record("lab/one").name == "lab/one"
+    assert find_record("demo") == get("demo")  # The package's own names stay its own.
+    with pytest.raises(ValueError, match="record must be their_lab:experiment, got gone"):
+        find_record("lab/gone")
+    with pytest.raises(ValueError, match="have the name of its entry point, lab/other, got lab/on"):
+        find_record("lab/other")
+    with pytest.raises(ValueError, match="unknown experiment 'lab/one'"):
+        get("lab/one")
+
+
+@pytest.mark.usefixtures("my_lab")
+def test_installed_records_are_listed_and_broken_ones_do_not_hide_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app(["list", "--json"], standalone_mode=False)
+    told = capsys.readouterr()
+    assert [row["name"] for row in json.loads(told.out)] == [*names(), "lab/one"]
+    assert [line.partition(":")[0] for line in told.err.splitlines()] == [
+        "lab/gone can't be listed",
+        "lab/other can't be listed",
+    ]
 
 
 def test_a_file_that_was_edited_is_read_again(users_folder: Path) -> None:

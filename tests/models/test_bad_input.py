@@ -66,7 +66,7 @@ TABLE = [
     ("x", "n >= 1", r"shape \(0, 3\)", lambda: Dataset(X[:0], Y[:0])),
     ("x", r"shape \(n, columns\)", r"shape \(3,\)", lambda: Dataset(X[0], Y)),
     ("x", "floating-point", "int64", lambda: Dataset(X.long(), Y)),
-    ("x", "tensor", "list", lambda: Dataset([[0.0]], Y)),
+    ("x", "finite numbers", "None", lambda: Dataset([[None]], Y)),
     ("y", r"shape \(2,\)", r"shape \(1,\)", lambda: Dataset(X, Y[:1])),
     ("y", "whole numbers", "fractions", lambda: Dataset(X, torch.tensor([0.5, 1.0]))),
     ("y", "whole numbers", "complex", lambda: Dataset(X, torch.ones(2, dtype=torch.complex64))),

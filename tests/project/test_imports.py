@@ -186,3 +186,19 @@ def test_records_and_extras_are_imported_when_they_are_needed():
     """Names need no record, commands no Dask and no Arrow, and only the explorer needs Dash."""
     ran = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, check=True)
     assert ran.stdout.splitlines() == [f"{len(registry.RECORDS)} []", "[]", "[]"]
+
+
+@pytest.mark.parametrize("part", [extremal, extremal.report], ids=lambda part: part.__name__)
+def test_names_that_are_imported_late_are_those_that_type_checkers_see(part):
+    """Each name of `__all__` is there, and is what the file imports for type checkers alone."""
+    found = {name: getattr(part, name) for name in part.__all__}
+    assert set(part.__all__) <= set(dir(part))
+    tree = ast.parse(Path(part.__file__).read_text())
+    (seen,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = {alias.name: node.module for node in seen.body for alias in node.names}
+    assert imported.keys() == found.keys() - {"__version__"}
+    for name, module in imported.items():
+        held = importlib.import_module(module)
+        assert found[name] is getattr(held, name, None) or found[name].__name__.endswith(name)
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        part.nothing  # noqa: B018

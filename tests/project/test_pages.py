@@ -39,7 +39,9 @@ ELSEWHERE = {
     "docs/your-own-activation.md": "tests/experiments/papers/test_activations_and_losses.py",
 }
 SHOWN = re.compile(r"extremal (list|show \S+|data list)")  # commands that are run
-_OWN = re.compile(r"--scale smoke|--out|[.]py|sweeps/")  # but for those of what the reader ran
+_OWN = re.compile(
+    r"--scale smoke|--out|[.]py|sweeps/|mine/|:"
+)  # but for those of what the reader ran
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.M | re.S)
 _TOOLS = {"extremal", "make", "python", "python3", "grep", "pip"}
 _FILE = re.compile(r"# (\w+\.(?:py|toml))\n")  # the first line of a block that is a file
@@ -87,6 +89,12 @@ COMMANDS = sorted({(name_of(page), command) for page in PAGES for command in com
 OURS = [pair for pair in COMMANDS if pair[1].startswith("extremal ")]
 RUN = [page for page in PAGES if python_of(page, "python") and name_of(page) not in ELSEWHERE]
 FILES = {name for page in PAGES for name in files_of(page)}
+RECORD_NAMES = {
+    name
+    for page in PAGES
+    for text in files_of(page).values()
+    for name in re.findall(r'name="(mine/[\w-]+)"', text)
+}
 DASK = [(name_of(page), *command) for page in PAGES for command in dask_commands_of(page)]
 
 
@@ -113,12 +121,16 @@ def check(arguments: list[str]) -> None:
     name, params = parsed(arguments)
     if name == "sweep":
         assert params["file"].name in FILES
-    if name in {"run", "show"} and (ROOT / str(params["name"])).suffix == ".py":
-        assert params["name"] in FILES or (ROOT / str(params["name"])).is_file()
-    elif name == "show" and str(params["name"]).startswith("sweeps/"):
-        assert f"{str(params['name']).removeprefix('sweeps/')}.toml" in FILES
+    asked = str(params.get("name", ""))
+    if name in {"run", "show"} and re.search(r"[.]py$|:", asked):
+        file = f"{asked.partition(':')[0].removesuffix('.py')}.py"
+        assert file in FILES or (ROOT / file).is_file()
+    elif name == "show" and asked.startswith("sweeps/"):
+        assert f"{asked.removeprefix('sweeps/')}.toml" in FILES
+    elif name == "show" and asked.startswith("mine/"):
+        assert asked in RECORD_NAMES
     elif name in {"run", "show"}:
-        experiment = ex.experiments.get(str(params["name"]))
+        experiment = ex.experiments.get(asked)
         if params["scale"] is not None:
             experiment.at(params["scale"])
     if name == "bench":
@@ -151,8 +163,9 @@ def test_a_command_that_does_not_exist_would_be_noticed():
         check(["run", "demo", "--sccale", "quick"])
     with pytest.raises(ValueError, match="unknown experiment"):
         check(["run", "min-vidal-2024/figure-99"])
-    with pytest.raises(AssertionError):
-        check(["run", "nobodys_record.py"])
+    for name in ("nobodys_record.py", "nobodys_record:record"):
+        with pytest.raises(AssertionError):
+            check(["run", name])
     with pytest.raises(AssertionError):
         check(["sweep", "nobodys.toml"])
     with pytest.raises(ValueError, match="scale"):
@@ -161,13 +174,7 @@ def test_a_command_that_does_not_exist_would_be_noticed():
 
 @pytest.mark.parametrize(
     "command",
-    sorted(
-        {
-            c
-            for _, c in OURS
-            if SHOWN.match(c) and not re.search("--scale smoke|--out|[.]py|sweeps/", c)
-        }
-    ),
+    sorted({c for _, c in OURS if SHOWN.match(c) and not _OWN.search(c)}),
 )
 def test_what_only_shows_something_runs(command, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)  # where nothing was run: the stored results are shown
@@ -203,6 +210,29 @@ def test_python_blocks_run_as_they_stand(page, users_folder, monkeypatch, capsys
     for block in python_of(page, "python"):
         exec(compile(block, name_of(page), "exec"), names)
     assert capsys.readouterr().out
+
+
+def test_the_commands_of_an_own_experiment_run_as_the_page_has_them(
+    forks, users_folder, monkeypatch, capsys
+):
+    """The first in a process of its own, whose jobs are new interpreters; what it did is known."""
+    page = ROOT / "docs" / "own-experiment.md"
+    monkeypatch.chdir(users_folder)
+    for name, text in files_of(page).items():
+        Path(name).write_text(text)
+    commands = [c for c in commands_of(page) if re.match("extremal (run|show) .*(my_rec|mine)", c)]
+    local = [command for command in commands if not re.search("--cluster|--scale paper", command)]
+    assert len(local) >= 5
+    first, *others = (shlex.split(command)[1:] for command in local)
+    assert {"run", "--jobs", "2"} <= {*first}
+    process = forks.start("extremal.cli.main:main", *first)
+    printed, complaints = process.communicate()
+    assert process.returncode == 0, complaints
+    assert "2 of 2 trials done, 0 failed.\nruns/mine/radius/smoke/figure.pdf" in printed
+    monkeypatch.setattr("extremal.experiments.running.run_trials.compute_trial", None)
+    for words_of_one in others:
+        app([*words_of_one], standalone_mode=False)
+        assert capsys.readouterr().out in (printed, printed.partition("\n")[2])
 
 
 @pytest.mark.parametrize(("page", "test"), ELSEWHERE.items())

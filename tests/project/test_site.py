@@ -89,7 +89,7 @@ def test_the_command_reference_has_every_command():
     for name in ("demo", "list", "run", "show", "evaluate", "certify", "bench", "data fetch"):
         assert f"## `extremal {name}`\n" in text
     assert "| `--scale, -s` | smoke (seconds)" in text
-    assert "| `NAME` | An experiment (`extremal list`), or a file of yours with a record" in text
+    assert "| `NAME` | An experiment (`extremal list`), a file of yours with a record" in text
 
 
 def test_the_pictures_are_those_of_their_script(tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import os
+import sys
 from dataclasses import dataclass
 
 import pytest
@@ -10,8 +12,10 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset, OrthonormalMixture
+from extremal.experiments import Outcome, Trial
+from extremal.experiments.running.local_pool import compute_trial
 from extremal.models import Gaussian, PReLUNet
-from extremal.train import Record, gradient_flow
+from extremal.train import Record, Until, gradient_flow
 from extremal.train.flow.coupled_stage import CoupledStage
 from extremal.train.flow.driver import check_progress
 from extremal.train.flow.neuron_groups import Groups
@@ -68,14 +72,62 @@ def test_progress_true_writes_to_the_standard_error(monkeypatch, capsys):
     assert not shown.out
     assert "flow time 1 " in shown.err
     assert "loss" in shown.err
+    assert shown.err.rstrip().endswith("until time 1")
     assert shown.err.count("flow time") == 1  # only a terminal sees the lines before the last
-    gradient_flow(net, data, until=1.0)
-    assert not capsys.readouterr().err
+    monkeypatch.setattr("extremal.train.flow.driver._LONG_RUN_SECONDS", 0.0)
+    for progress in (None, False):
+        gradient_flow(net, data, until=1.0, progress=progress)
+        assert not capsys.readouterr().err
 
 
-@pytest.mark.parametrize("progress", [None, 1, "yes", [print]])
+@pytest.fixture
+def on_terminal(monkeypatch):
+    """A function that runs another, with a terminal as standard error, and returns what it shows.
+
+    Every run is a long one.
+    """
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("_LONG_RUN_SECONDS", "_PROGRESS_SECONDS"):
+        monkeypatch.setattr(f"extremal.train.flow.driver.{name}", 0.0)
+
+    def shown(work) -> str:
+        found, (ours, theirs) = "", os.openpty()
+        with monkeypatch.context() as patch, os.fdopen(theirs, "w") as stream:
+            patch.setattr(sys, "stderr", stream)  # Here, since pytest sets it before each test.
+            work()
+            print("the end", file=stream, flush=True)
+            while "the end" not in found:
+                found += os.read(ours, 100_000).decode()
+        os.close(ours)
+        return found.partition("the end")[0]
+
+    return shown
+
+
+def test_a_long_run_in_a_terminal_tells_its_progress_unasked(on_terminal):
+    net, data = problem(2.0)
+    shown = on_terminal(lambda: gradient_flow(net, data, until=Until(loss=0.5)))
+    assert "flow time" in shown
+    assert "until loss 0.5" in shown
+    assert not on_terminal(lambda: gradient_flow(net, data, until=1.0, progress=False))
+
+
+def test_a_short_run_and_a_trial_tell_nothing_unasked(on_terminal, monkeypatch):
+    trial = Trial(f"{__name__}:flow_trial", {}, 0)
+    assert "flow time" in on_terminal(lambda: flow_trial({}, None))
+    assert not on_terminal(lambda: compute_trial(trial, 1).numbers["loss"])
+    monkeypatch.setattr("extremal.train.flow.driver._LONG_RUN_SECONDS", 60.0)
+    assert not on_terminal(lambda: flow_trial({}, None))
+
+
+def flow_trial(params, generator):
+    net, data = problem(2.0)
+    return Outcome({"loss": float(gradient_flow(net, data, until=1.0).values["loss"][-1])})
+
+
+@pytest.mark.parametrize("progress", [1, "yes", [print]])
 def test_progress_is_a_bool_or_a_function(progress):
-    rule = "be True, False or a function of flow time, loss and phase"
+    rule = "be True, False, None or a function of flow time, loss and phase"
     for use in (check_progress, flow_with):
         with pytest.raises(ValueError, match=f"^progress must {rule}, got "):
             use(progress)

@@ -20,6 +20,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any
 
+from extremal._progress import progress_told_by_others
 from extremal.data import DataError
 from extremal.experiments.registry import Source, find_study
 from extremal.experiments.storage.trial_file import TrialFile, encode, encode_failure
@@ -44,7 +45,7 @@ class WorkerDiedError(Exception):
 
 def compute_trial(trial: Trial, threads: int, source: Source | None = None) -> TrialFile:
     """What came of a trial, a failure too; a `DataError` is raised: a later run may find data."""
-    with _one_at_a_time:
+    with _one_at_a_time, progress_told_by_others():
         start = time.perf_counter()
         try:
             outcome = trial.compute(find_study(trial.study, source), threads)

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from extremal import _check
-from extremal._progress import status_line
+from extremal._progress import is_shown_unasked, status_line
 from extremal.train.checkpoint import Checkpoint
-from extremal.train.flow.end_condition import Goals, Until
+from extremal.train.flow.end_condition import Goals, LossAtRest, Until, neuron_sizes
 from extremal.train.flow.runge_kutta import Counts
 from extremal.train.recording import Recorder, Trajectory
 
@@ -103,14 +103,10 @@ class Flow(ABC):
 FlowProgress = Callable[[float, float, str], None]  # of flow time, loss and phase
 # Progress is told at most so often.
 _PROGRESS_SECONDS = 0.5
-# A loss that falls by less than this share, for the time and steps below, has come to rest.
-_STATIONARY_LOSS_FALL = 1e-6
-# The flow time must grow by this factor before a loss that does not fall is taken to rest.
-_STATIONARY_TIME_FACTOR = 1e3
-# The flow must take so many steps before a loss that does not fall is taken to rest.
-_STATIONARY_STEPS = 200
-# The first steps do not count as rest: small weights move long before the loss does.
-_LEAST_STEPS_BEFORE_REST = 100
+# A run of this length is a long one, and tells its progress unasked.
+_LONG_RUN_SECONDS = 3.0
+# What ends a flow that has come where it was asked to.
+_ENDS_ASKED_FOR = ("time", "loss", "margin")
 
 
 def read_state(checkpoint: Checkpoint, recorder: Recorder, until: float) -> dict[str, Any]:
@@ -154,7 +150,7 @@ def follow(
     recorder: Recorder,
     until: Until,
     max_steps: int,
-    progress: bool | FlowProgress,
+    progress: bool | FlowProgress | None,
     checkpoint: Checkpoint | None,
     method: str,
 ) -> Trajectory:
@@ -166,12 +162,19 @@ def follow(
             raise recorder.diverged(flow.time, advice, method=method, ended_by="divergence")
     run = FlowRun(flow, recorder, until)
     try:
-        with _told(progress) as tell:
+        with _teller(progress, until) as tell:
             _drive(run, max_steps, tell, checkpoint)
+    except _OutOfStepsError as error:
+        if checkpoint is not None:
+            _write_state(checkpoint, flow, recorder, run.reached)
+        flow.write(recorder.net, run.reached)
+        counts = {"steps": flow.counts.steps, "rejected": flow.counts.rejected}
+        told = {"method": method, "ended_by": "max_steps", **counts}
+        raise recorder.unfinished(run.reached, str(error), **told) from None
     except ArithmeticError as error:
         flow.write(recorder.net, flow.time)
-        why = "max_steps" if isinstance(error, _OutOfStepsError) else "divergence"
-        raise recorder.diverged(flow.time, str(error), method=method, ended_by=why) from error
+        told = {"method": method, "ended_by": "divergence"}
+        raise recorder.diverged(flow.time, str(error), **told) from error
     except KeyboardInterrupt:
         if checkpoint is not None:
             _write_state(checkpoint, flow, recorder, run.reached)
@@ -180,7 +183,7 @@ def follow(
     if checkpoint is not None:
         checkpoint.remove()
     return recorder.finish(
-        converged=run.ended_by != "stationary",
+        converged=run.ended_by in _ENDS_ASKED_FOR,
         ended_by=run.ended_by,
         method=method,
         reached=run.reached,
@@ -191,39 +194,39 @@ def follow(
     )
 
 
-class _OutOfStepsError(ArithmeticError):
+class _OutOfStepsError(Exception):
     """A flow that has not come to its end in the steps it was given."""
 
 
 def _drive(
-    run: FlowRun, max_steps: int, tell: FlowProgress | None, checkpoint: Checkpoint | None
+    run: FlowRun, max_steps: int, tell: _Teller | None, checkpoint: Checkpoint | None
 ) -> None:
     """Take steps to the end, and tell progress and write checkpoints on the way."""
     flow, recorder = run.flow, run.recorder
-    last_shown = clock.monotonic()
     while not run.ended_by:
         if flow.counts.steps + flow.counts.rejected >= max_steps:
-            advice = f"{max_steps} steps were not enough; raise max_steps or tolerance"
-            raise _OutOfStepsError(advice)
+            raise _OutOfStepsError(
+                f"{max_steps} steps were not enough to come to {run.until.sentence}: "
+                f"the network is at flow time {run.reached:.6g} and has loss "
+                f"{run.loss(run.reached):.6g}; raise max_steps or tolerance, or ask for less"
+            )
         run.step()
-        if tell is not None and clock.monotonic() - last_shown > _PROGRESS_SECONDS:
-            last_shown = clock.monotonic()
-            tell(run.reached, run.loss(run.reached), flow.phase)
+        if tell is not None:
+            tell.if_due(run)
         if checkpoint is not None and checkpoint.is_due:
             _write_state(checkpoint, flow, recorder, run.reached)
     run.record_end()
 
 
 class FlowRun:
-    """A flow on its way, and what has ended it: "time", "loss", "margin" or "stationary"."""
+    """A flow on its way, and what has ended it, "" until then (`Until`)."""
 
     def __init__(self, flow: Flow, recorder: Recorder, until: Until) -> None:
         self.flow, self.recorder, self.until = flow, recorder, until
         self.goals = Goals(flow, recorder, until)
         self.end = math.inf
         self.ended_by = ""
-        # Time, loss and number of steps when the loss last fell.
-        self.last_fall = (flow.time, math.inf, flow.counts.steps)
+        self.rest = LossAtRest(flow.time, flow.counts.steps)
         self._check_end(flow.time)
 
     @property
@@ -259,19 +262,18 @@ class FlowRun:
         if goal:
             self.end, self.ended_by = self.goals.first_met(before, goal)
         elif self.flow.time >= self.until.time:
-            self.end, self.ended_by = self.until.time, "time"
+            self.end = self.until.time
+            self.ended_by = "goal missed" if self.until.goals else "time"
         elif self.until.time == math.inf and (self.flow.is_at_rest or self._is_stationary()):
             self.end, self.ended_by = self.flow.time, "stationary"
 
     def _is_stationary(self) -> bool:
-        """Whether the loss has not fallen while the flow time grew a thousandfold."""
-        time, value, steps = self.flow.time, self.loss(self.flow.time), self.flow.counts.steps
-        since, lowest, taken = self.last_fall
-        falls = value < (1.0 - _STATIONARY_LOSS_FALL) * lowest
-        if falls or steps < _LEAST_STEPS_BEFORE_REST or since == 0.0:
-            self.last_fall = (time, min(value, lowest), steps)
-            return False
-        return time > _STATIONARY_TIME_FACTOR * since and steps - taken >= _STATIONARY_STEPS
+        time = self.flow.time
+        return self.rest.holds(time, self.flow.counts.steps, self.loss(time), self._sizes)
+
+    def _sizes(self) -> Tensor:
+        self.flow.write(self.recorder.net, self.flow.time)
+        return neuron_sizes(self.recorder.net)
 
 
 def _record_at(flow: Flow, recorder: Recorder, time: float) -> None:
@@ -282,18 +284,41 @@ def _record_at(flow: Flow, recorder: Recorder, time: float) -> None:
 
 
 def check_progress(progress: object) -> None:
-    """Require True, False or a function of flow time, loss and phase."""
-    rule = "be True, False or a function of flow time, loss and phase"
-    _check.require(isinstance(progress, bool) or callable(progress), "progress", rule, progress)
+    """Require True, False, None or a function of flow time, loss and phase."""
+    rule = "be True, False, None or a function of flow time, loss and phase"
+    known = progress is None or isinstance(progress, bool) or callable(progress)
+    _check.require(known, "progress", rule, progress)
+
+
+class _Teller:
+    """Tells a flow's progress from time to time, for the first time after `wait` seconds."""
+
+    def __init__(self, tell: FlowProgress, wait: float) -> None:
+        self.tell, self.due = tell, clock.monotonic() + wait
+
+    def if_due(self, run: FlowRun) -> None:
+        """Tell the progress, unless the last time was a moment ago."""
+        if clock.monotonic() > self.due:
+            self.due = clock.monotonic() + _PROGRESS_SECONDS
+            self.tell(run.reached, run.loss(run.reached), run.flow.phase)
 
 
 @contextmanager
-def _told(progress: bool | FlowProgress) -> Iterator[FlowProgress | None]:
-    """The function to tell progress to: None for False; for True it draws a line on stderr."""
-    if progress is not True:
-        yield None if progress is False else progress
+def _teller(progress: bool | FlowProgress | None, until: Until) -> Iterator[_Teller | None]:
+    """What tells the progress: a function, or for True a line on stderr; for False nothing does.
+
+    For None a line is drawn where the run gets long and a terminal shows it.
+    """
+    if callable(progress):
+        yield _Teller(progress, _PROGRESS_SECONDS)
+        return
+    if progress is False or (progress is None and not is_shown_unasked()):
+        yield None
         return
     with status_line() as show:
-        yield lambda time, loss, phase: show(
-            f"{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g}"
+        yield _Teller(
+            lambda time, loss, phase: show(
+                f"{phase:<10} flow time {time:<12.6g} loss {loss:<12.6g} until {until.sentence}"
+            ),
+            _PROGRESS_SECONDS if progress else _LONG_RUN_SECONDS,
         )

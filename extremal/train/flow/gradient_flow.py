@@ -65,9 +65,9 @@ def gradient_flow(
     until: float | Until,
     method: Method = "auto",
     tolerance: float | None = None,
-    max_steps: int = 1_000_000,
+    max_steps: int = 100_000,
     record: Record | None = None,
-    progress: bool | FlowProgress = False,
+    progress: bool | FlowProgress | None = None,
     checkpoint: str | Path | None = None,
     verify: bool = False,
     generator: torch.Generator | None = None,
@@ -117,11 +117,15 @@ def gradient_flow(
     - `method`: "auto", "general" or "mixture", see above; one that does not apply is refused.
     - `tolerance`: the error allowed in a step, above 0, see above; None for the default of the
       method.
-    - `max_steps`: the most steps, rejected ones included; too few raise a `DivergenceError`.
+    - `max_steps`: the most steps, rejected ones included, 100,000 by default. Where they are not
+      enough a `DivergenceError` says how far the flow has come; the network is left there.
     - `record`: what to record, and when, a `Record`; None for the start and the end alone.
-    - `progress`: True for a line on the standard error, or a function of (flow time, loss, phase).
-    - `checkpoint`: a file that keeps the state every 15 seconds and on Ctrl-C, and is removed at
-      the end; a later call with the network as it was at the start goes on from there.
+    - `progress`: None (the default) for a line on the standard error where that is a terminal and
+      the run takes longer than 3 seconds; True for one in any case, False for none, or a function
+      of (flow time, loss, phase).
+    - `checkpoint`: a file that keeps the state every 15 seconds, on Ctrl-C and where `max_steps`
+      were not enough, and is removed at the end; a later call with the network as it was at the
+      start goes on from there.
     - `verify`: True follows the flow once more, in float64 at a tenth of the tolerance;
       `info["verified"]` then has the change of outputs, of the loss and of the dominant directions,
       and a change of more than 1 % or another set of directions is an `UnverifiedFlowWarning`.
@@ -158,7 +162,14 @@ def gradient_flow(
     trajectory.info["tolerance"] = way.tolerance  # type: ignore[index]
     if verify:
         trajectory.info["verified"] = _verified(  # type: ignore[index]
-            twin, start, train, used, trajectory.info, method=method, max_steps=max_steps
+            twin,
+            start,
+            train,
+            used,
+            trajectory.info,
+            method=method,
+            max_steps=max_steps,
+            progress=False if callable(progress) else progress,
         )
     return trajectory
 
