@@ -15,6 +15,7 @@ from extremal.models import PReLUNet
 from extremal.web import controls
 from extremal.web.answer_pool import AnswerPool, Deadline, place_of
 from extremal.web.callback_errors import errors_as_text
+from extremal.web.freshness import Group, add_answer, add_marks, badge, group_stores
 from extremal.web.image_attacks import (
     CHOOSABLE_IMAGES,
     CLASS_NAMES,
@@ -26,6 +27,7 @@ from extremal.web.image_attacks import (
     ImageQuestion,
     NetworkAnswer,
     UploadedNetworks,
+    described,
     grey_png,
     load_images,
     network_answer,
@@ -35,6 +37,9 @@ from extremal.web.image_attacks import (
 )
 from extremal.web.playground_settings import read_turn
 
+# What is answered at once: the image and all networks.
+GROUPS = {"image": Group(("shot",), "attacking …")}
+
 
 class Images:
     """The callbacks of the page."""
@@ -42,9 +47,9 @@ class Images:
     def __init__(self, pool: AnswerPool) -> None:
         self._pool, self._own = pool, UploadedNetworks()
 
-    def show(self, values: Any, own: Any, asker: Any) -> tuple[Any, str]:
+    def show(self, values: Any, asker: Any) -> dict[str, Any]:
         """The image and, for each network, the worst image near it."""
-        shot = read_question(values)
+        shot, own = read_question(values), values.get("own")
         images = self._images(shot.data)
         shipped = [f"{shot.data}-p{p}" for p in SHIPPED_POWERS]
         asked = [(name, name, self._shipped(name)) for name in shipped]
@@ -56,7 +61,7 @@ class Images:
             who = place_of(asker, f"image {place}")
             question = ("seen", name, key, shot)
             seen.append(self._pool.ask(question, work, asker=who, turn=read_turn(values)))
-        return _shown(shot, images, seen), ""
+        return {"seen": _shown(shot, images, seen), "of-seen": described(shot)}
 
     def upload(self, contents: Any, name: Any) -> tuple[Any, str, str]:
         """Keep a model file of one's own: its key, its name, and no message."""
@@ -96,13 +101,18 @@ def page(search: str | None) -> Any:
             ),
             html.Div(wrong, className="message", role="alert"),
             _controls(shot),
-            html.Div("attacking …", id="busy-images", className="busy", role="status", hidden=True),
-            controls.message("message-images"),
-            html.Div(id="seen", **controls.aria(live="polite")),
+            badge("images"),
+            controls.message("message-image"),
+            html.Div(
+                controls.marked("seen", html.Div(id="seen", **controls.aria(live="polite"))),
+                className="from-image",
+            ),
+            *group_stores(GROUPS),
             dcc.Store(id="shot"),
             dcc.Store(id="own"),
             dcc.Store(id="usual-radii", data={"usual": USUAL_RADII, "largest": LARGEST_RADII}),
         ],
+        id="images",
         className="plain images",
     )
 
@@ -218,19 +228,13 @@ def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
 
 def add_callbacks(app: Dash, images: Images) -> None:
     """Connect the page with its answers."""
-    app.callback(
-        Output("seen", "children"),
-        Output("message-images", "children"),
-        Input("shot", "data"),
-        Input("own", "data"),
-        State("session", "data"),
-        running=[(Output("busy-images", "hidden"), False, True)],
-        prevent_initial_call=True,
-    )(errors_as_text(lambda words: (no_update, words))(images.show))
+    places = {name: Output(name, "children") for name in ("seen", "of-seen")}
+    add_answer(app, "image", images.show, places, [Input("shot", "data")])
+    add_marks(app, "images", GROUPS)
     app.callback(
         Output("own", "data"),
         Output("upload-told", "children"),
-        Output("message-images", "children", allow_duplicate=True),
+        Output("message-image", "children", allow_duplicate=True),
         Input("upload", "contents"),
         State("upload", "filename"),
         prevent_initial_call=True,
@@ -244,6 +248,7 @@ def add_callbacks(app: Dash, images: Images) -> None:
         Input("i-index", "value"),
         Input("i-norm", "value"),
         Input("i-radius", "value"),
+        Input("own", "data"),
         Input("typed", "data"),
         State("usual-radii", "data"),
         State("shot", "data"),
