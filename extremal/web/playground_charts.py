@@ -29,6 +29,8 @@ from extremal.web.theme import (
 
 # The last radius of the curve of robust accuracy.
 LAST_RADIUS = 1.0
+# The upper end of its axis: above all curves is room for the names of the marks.
+TOP = 1.12
 
 
 def draw_time(flows: Sequence[TrainedNetwork]) -> Figure:
@@ -47,7 +49,7 @@ def draw_time(flows: Sequence[TrainedNetwork]) -> Figure:
         "yaxis2": {"domain": [0.36, 0.66], "title": _axis_title("cosine"), "range": [-0.05, 1.06]},
         "yaxis3": {"domain": [0.0, 0.3], "type": "log", "title": _axis_title("‖w‖")},
         "margin": {"l": 76, "r": 10, "t": 24, "b": 54},
-        "legend": _legend(several=len(flows) > 1),
+        "showlegend": False,
         "hovermode": "x unified",
         "uirevision": "time",
     }
@@ -68,10 +70,8 @@ def _over_time(trained: TrainedNetwork, index: int, *, several: bool) -> list[di
 
     def curve(name: str, values: Tensor, axis: str, **more: Any) -> dict[str, Any]:
         shown = [_digits(value) for value in values.tolist()]
-        whose = {"legendgroup": power, "legendgrouptitle": {"text": power}} if several else {}
-        said = f"{power}: {name}" if several else name
-        words = {"name": name, "hovertemplate": f"%{{y:.3g}}<extra>{said}</extra>", **whose}
-        place = {"x": times, "y": shown, "yaxis": axis}
+        words = {"name": f"{power}: {name}" if several else name, "hovertemplate": "%{y:.3g}"}
+        place = {"x": times, "y": shown, "yaxis": axis, "legendgroup": power}
         return {"type": "scatter", **place, **words, **_power_look(index, width=2, **more)}
 
     found = [curve("loss", run.values["loss"], "y")]
@@ -96,12 +96,6 @@ def _references(trained: TrainedNetwork) -> list[tuple[str, Tensor, str]]:
     mixture = trained.mixture
     averages = torch.stack([mixture.average(1), mixture.average(-1)])
     return [("average", averages, "dash"), ("centre", mixture.centers, "solid")]
-
-
-def _legend(*, several: bool) -> dict[str, Any]:
-    """A legend above a drawing and its marks; of several p, a column for each if there is room."""
-    place = {"orientation": "h", "x": 0, "y": 1.09, "yanchor": "bottom", "tracegroupgap": 0}
-    return {**place, "traceorder": "grouped" if several else "normal"}
 
 
 def _axis_title(words: str) -> dict[str, Any]:
@@ -148,8 +142,7 @@ def draw_curve(answers: Sequence[RadiusBrackets]) -> Figure:
     for index, answer in enumerate(answers):
         name = f"p = {answer.trained.setup.p:g}"
         upper, lower = robust_curve(answer.attacked), robust_curve(answer.certified)
-        base = {"type": "scatter", "hovertemplate": "%{y:.2f} at %{x:.3f}"}
-        base |= {"legendgroup": name} if len(answers) > 1 else {}
+        base = {"type": "scatter", "hovertemplate": "%{y:.2f} at %{x:.3f}", "legendgroup": name}
         look = _power_look(index, shape="hv", width=2.5)
         data.append({**base, **upper, "name": f"{name}: attack", **look})
         look = _power_look(index, shape="hv", width=1.5, dash="dash")
@@ -158,9 +151,9 @@ def draw_curve(answers: Sequence[RadiusBrackets]) -> Figure:
     shapes, notes = _marks(answers[0].trained.setup)
     layout = {
         "xaxis": {"title": _axis_title("l2 radius"), "range": [0, LAST_RADIUS], "zeroline": False},
-        "yaxis": {"title": _axis_title("robust accuracy"), "range": [0, 1.02], "zeroline": False},
-        "margin": {"l": 64, "r": 12, "t": 30, "b": 54},
-        "legend": _legend(several=len(answers) > 1),
+        "yaxis": {"title": _axis_title("robust accuracy"), "range": [0, TOP], "zeroline": False},
+        "margin": {"l": 64, "r": 12, "t": 8, "b": 54},
+        "showlegend": False,
         "shapes": shapes,
         "annotations": notes,
         "uirevision": "curve",
@@ -192,7 +185,7 @@ def _marks(setup: PlaygroundSettings) -> tuple[list[dict[str, Any]], list[dict[s
     ]
     notes = [
         {
-            **{"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": anchor},
+            **{"x": at, "y": TOP, "yanchor": "top", "xanchor": anchor},
             "text": text,
             "showarrow": False,
         }

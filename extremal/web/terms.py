@@ -22,6 +22,12 @@ EXPLANATIONS = {
     "each class on a ring. Lengths in the drawing are at most the true ones.",
     "attack": "A change of a point that makes the network say the other class. The smallest one "
     "found is shown: a smaller one may exist, but not below the certificate.",
+    "margin": "The output for the image's own class minus the largest other one: below zero the "
+    "network says another class.",
+    "norm": "How a change is measured: l2 is √(sum of squares), linf the largest change of any "
+    "pixel, l1 the sum of all.",
+    "votes": "What a neuron adds to the output of the class at this image; blue is where it wants "
+    "ink, orange where it wants none.",
     "certificate": "A radius below which there is provably no attack at all.",
     "robust accuracy": "The share of test points that are classified correctly and stay so when "
     "each may be changed by the radius.",

@@ -41,8 +41,8 @@ return Array.from(document.body.querySelectorAll("*")).filter((one) =>
 WITHIN = """
 return arguments[0].map((place) => {
   const box = document.querySelector(place).getBoundingClientRect();
-  return box.height > 0 && box.top >= 0 && box.left >= 0 &&
-    box.bottom <= window.innerHeight && box.right <= window.innerWidth;
+  return box.height > 0 && box.top > -1 && box.left > -1 &&
+    box.bottom < window.innerHeight + 1 && box.right < window.innerWidth + 1;
 });
 """
 TIP = "const tip = document.querySelector('#tip'); return tip.hidden ? '' : tip.textContent"

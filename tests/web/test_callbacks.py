@@ -166,7 +166,12 @@ def passing():
 @given(st.fixed_dictionaries(SHOT), ANYTHING)
 @settings(quick, max_examples=3)
 def test_images_that_there_are(passing, values, asker):
-    assert answered(images_page.Images(passing).show, values, asker) == ""
+    found = images_page.Images(passing).show(values, asker)
+    shot = ImageQuestion(**values)
+    assert found["of-seen"] == (
+        f"image {shot.index} of {shot.data} · {shot.norm} · radius {shot.radius:g}"
+    )
+    assert "data-explained" in str(found["seen"])
 
 
 @given(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import asdict
+from urllib.parse import unquote
 
 import plotly.graph_objects as go
 import pytest
 import torch
 
 from extremal.web.answer_pool import Deadline
+from extremal.web.legends import DASHES, legend
 from extremal.web.playground_charts import LAST_RADIUS, draw_curve, draw_time, robust_curve
 from extremal.web.playground_plane import (
     SECTOR_LOOKS,
@@ -151,31 +153,36 @@ def test_a_comparison_says_whose_phases_these_are(trained):
     ]
 
 
-def drawn_curves(figure) -> dict[str, tuple]:
-    """What tells each curve of a figure, by its words: its dashes and its marks."""
-    return {
-        f"{one.get('legendgrouptitle', {}).get('text', '')} {one['name']}".strip(): (
-            one["line"].get("dash", "solid"),
-            one.get("marker", {}).get("symbol"),
-        )
-        for one in figure["data"]
-    }
+def told_curves(figure) -> dict[str, tuple]:
+    """What tells each curve of a figure, by its words: its dashes, its marks, and its sample."""
+    rows = [row for group in legend(figure) for row in group.children]
+    looks = {}
+    for curve, row in zip(figure["data"], rows, strict=True):
+        picture, words = row.children
+        assert words == curve["name"]
+        dash, mark = curve["line"].get("dash", "solid"), curve.get("marker", {}).get("symbol")
+        drawn = unquote(picture.src)
+        assert f'stroke-dasharray="{DASHES[dash]}"' in drawn
+        assert drawn.count("<path") == (1 if mark is None else 2)
+        looks[words] = (dash, mark)
+    return looks
 
 
 def test_two_powers_differ_by_their_words_and_marks_and_not_by_colour_alone(answers):
     both = [answers[1.0], answers[3.0]]
-    assert drawn_curves(draw_curve(both)) == {
+    assert told_curves(draw_curve(both)) == {
         "p = 1: attack": ("solid", None),
         "p = 1: certificate": ("dash", None),
         "p = 3: attack": ("solid", "diamond-open"),
         "p = 3: certificate": ("dash", "diamond-open"),
     }
-    looks = drawn_curves(draw_time([one.trained for one in both]))
     dashes = {"loss": "solid", "to average": "dash", "to centre": "solid"}
     dashes |= {"longest w": "solid", "median w": "dot"}
-    for power, mark in (("p = 1", None), ("p = 3", "diamond-open")):
-        own = {name: look for name, look in looks.items() if name.startswith(power)}
-        assert own == {f"{power} {name}": (dash, mark) for name, dash in dashes.items()}
+    assert told_curves(draw_time([one.trained for one in both])) == {
+        f"{power}: {name}": (dash, mark)
+        for power, mark in (("p = 1", None), ("p = 3", "diamond-open"))
+        for name, dash in dashes.items()
+    }
 
 
 def test_sectors_have_the_edges_of_what_is_said():

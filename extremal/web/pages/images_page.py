@@ -36,6 +36,7 @@ from extremal.web.image_attacks import (
     signed_png,
 )
 from extremal.web.playground_settings import read_turn
+from extremal.web.terms import term
 
 # What is answered at once: the image and all networks.
 GROUPS = {"image": Group(("shot",), "attacking …")}
@@ -118,7 +119,7 @@ def page(search: str | None) -> Any:
 
 
 def _controls(shot: ImageQuestion) -> Any:
-    def radios(ident: str, words: str, options: Any, value: str) -> Any:
+    def radios(ident: str, words: Any, options: Any, value: str) -> Any:
         chosen = dcc.RadioItems(id=ident, options=list(options), value=value, inline=True)
         return html.Fieldset([html.Legend(words), chosen], className="field")
 
@@ -133,7 +134,7 @@ def _controls(shot: ImageQuestion) -> Any:
                 CHOOSABLE_IMAGES - 1,
                 1,
             ),
-            radios("i-norm", "Norm", NORMS, shot.norm),
+            radios("i-norm", term("norm", "Norm"), NORMS, shot.norm),
             controls.number("i-radius", "Radius", shot.radius, 0, LARGEST_RADII[shot.norm], 0.01),
             html.Div(
                 [
@@ -179,12 +180,13 @@ def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
     found = "The worst image found" if seen.worst else "The smallest attack, which is"
     about = f"{found} within radius {shot.radius:g}"
     smallest = "none found" if math.isinf(seen.smallest) else f"{seen.smallest:.3f}"
-    facts = {
-        "Says of the image": f"{names[seen.said]}, margin {seen.margin:.2f}",
-        "Margin after the attack": f"{seen.margin_adv:.2f}",
-        "Smallest attack": f"{smallest} in {shot.norm}",
-        "No attack below": f"{seen.certified:.3f}",
-    }
+    margin = f"{names[seen.said]}, margin {seen.margin:.2f}"
+    facts = (
+        (("Says of the image",), margin),
+        ((term("margin", "Margin"), " after the attack"), f"{seen.margin_adv:.2f}"),
+        ((term("attack", "Smallest attack"),), f"{smallest} in {shot.norm}"),
+        ((term("certificate", "No attack below"),), f"{seen.certified:.3f}"),
+    )
     return html.Div(
         [
             html.H2(title),
@@ -203,8 +205,8 @@ def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
             ),
             html.Small(f"{about}, and what it changed"),
             html.P(verdict, className="differs" if seen.broken else "agrees"),
-            html.Dl([part for k, v in facts.items() for part in (html.Dt(k), html.Dd(v))]),
-            html.H3(f"Neurons that vote most for {names[seen.said]}"),
+            html.Dl([part for k, v in facts for part in (html.Dt(list(k)), html.Dd(v))]),
+            html.H3(["Neurons that ", term("votes", "vote"), f" most for {names[seen.said]}"]),
             html.Div(
                 [
                     html.Figure(

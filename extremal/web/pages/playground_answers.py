@@ -16,6 +16,7 @@ from dash import html
 
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import AnswerPool, place_of
+from extremal.web.legends import legend
 from extremal.web.playground_charts import draw_curve, draw_time
 from extremal.web.playground_plane import DecisionRegions, decision_regions, draw_plane
 from extremal.web.playground_settings import (
@@ -207,8 +208,13 @@ class Playground:
             who = place_of(asker, f"radii {place}")
             key = ("radii", trained.setup)
             found.append(self._pool.ask(key, work, asker=who, turn=turn))
-        told = [html.P(broken(answer)) for answer in found]
-        return {"curve": draw_curve(found), "broken": told, "of-curve": described(setup)}
+        curve = draw_curve(found)
+        return {
+            "curve": curve,
+            "legend-curve": legend(curve),
+            "broken": [html.P(broken(answer)) for answer in found],
+            "of-curve": described(setup),
+        }
 
     def probe(self, values: Any, point: Any, asker: Any) -> dict[str, Any]:
         """The plane of two centres for each network, and what is said of the point."""
@@ -238,7 +244,7 @@ def _drawn(setup: PlaygroundSettings, found: list[TrainedNetwork]) -> dict[str, 
     several, words = len(found) > 1, described(setup)
     spaces = [draw_space(trained) for trained in found]
     told = [html.P(headline(trained)) for trained in found]
-    exact = setup.dim == 3
+    exact, time = setup.dim == 3, draw_time(found)
     view = EXACT_VIEW if exact else term("projection", f"{setup.dim} dimensions, projected.")
     return {
         "space-0": spaces[0],
@@ -246,7 +252,8 @@ def _drawn(setup: PlaygroundSettings, found: list[TrainedNetwork]) -> dict[str, 
         "headline-0": told[0],
         "headline-1": told[-1] if several else "",
         "stage": "stage two" if several else "stage",
-        "over-time": draw_time(found),
+        "over-time": time,
+        "legend-time": legend(time),
         "followed": [_table(trained) for trained in found],
         "code": recipe(setup),
         "tracks": [track(trained) for trained in found],

@@ -39,9 +39,9 @@ ANSWER_PLACES = {
         "stage": ("stage", "className"),
         "tracks": ("tracks", "data"),
         **{name: (name, "children") for name in ("headline-0", "headline-1", "followed", "code")},
-        **{name: (name, "children") for name in ("view", "settings")},
+        **{name: (name, "children") for name in ("view", "settings", "legend-time")},
     },
-    "radii": {"broken": ("broken", "children")},
+    "radii": {name: (name, "children") for name in ("broken", "legend-curve")},
     "plane": {"told": ("told-plane", "children")},
 }
 # The panels of each group.
@@ -337,9 +337,10 @@ def _stage(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
                     html.Div(id="broken", className="headline", **controls.aria(live="polite")),
                     _terms(
                         *(term("robust accuracy", "Robust accuracy"), " by ", term("l2 radius")),
-                        *(", by ", term("attack"), " and ", term("certificate"), "; "),
+                        *(", from ", term("attack"), " and ", term("certificate"), "; "),
                         *(term("1/√K"), ", ", term("√2/2")),
                     ),
+                    html.Div(id="legend-curve", className="legend"),
                 ],
             ),
             controls.figure(
@@ -352,7 +353,8 @@ def _stage(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
                         *(term("alignment", "Alignment"), ", then ", term("fitting"), ", over "),
                         *(term("flow time"), ". Loss, ", term("cosine"), " and length "),
                         *(term("‖w‖"), " of the ", term("neurons that matter"), "."),
-                    )
+                    ),
+                    html.Div(id="legend-time", className="legend"),
                 ],
             ),
             _probe(probe, setup),
