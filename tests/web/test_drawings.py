@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from extremal.web.answer_pool import Deadline
-from extremal.web.legends import DASHES, legend
+from extremal.web.curve_legend import DASHES, legend
 from extremal.web.playground_charts import LAST_RADIUS, draw_curve, draw_time, robust_curve
 from extremal.web.playground_plane import (
     SECTOR_LOOKS,

@@ -16,7 +16,7 @@ from dash import html
 
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import AnswerPool, place_of
-from extremal.web.legends import legend
+from extremal.web.curve_legend import legend
 from extremal.web.playground_charts import draw_curve, draw_time
 from extremal.web.playground_plane import DecisionRegions, decision_regions, draw_plane
 from extremal.web.playground_settings import (
