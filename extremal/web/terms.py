@@ -59,7 +59,10 @@ def term(name: str, words: str | None = None) -> Any:
 
 
 def explained(words: str, explanation: str, **more: Any) -> Any:
-    """Words that show an explanation; assets/terms.js opens it."""
+    """Words that show an explanation; assets/terms.js opens it.
+
+    They are part of their line and wrap with it, which a button does not.
+    """
     classes = f"term {more.pop('className', '')}".strip()
     data: dict[str, Any] = {"data-explained": explanation, **more}
-    return html.Button(words, type="button", className=classes, **data)
+    return html.Span(words, role="button", tabIndex="0", className=classes, **data)

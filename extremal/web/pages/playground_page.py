@@ -338,7 +338,7 @@ def _stage(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
                     _terms(
                         *(term("robust accuracy", "Robust accuracy"), " by ", term("l2 radius")),
                         *(", from ", term("attack"), " and ", term("certificate"), "; "),
-                        *(term("1/√K"), ", ", term("√2/2")),
+                        *(term("1/√K", "1/\u2060√K"), ", ", term("√2/2")),
                     ),
                     html.Div(id="legend-curve", className="legend"),
                 ],
