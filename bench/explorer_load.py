@@ -132,7 +132,7 @@ class User(threading.Thread):
         self._setup[name] = self._random.choice(CHOICES[name])
         self.count.networks.add(json.dumps(self._setup, sort_keys=True))
         setup, probe = {**self._setup, "turn": turn}, {"first": 1, "turn": 0}
-        return {"setup": setup, "probe": probe, "theme": {"name": "light"}, "session": self._name}
+        return {"setup": setup, "probe": probe, "session": self._name}
 
     def _ask(self, callback: Callback, values: dict[str, Any]) -> None:
         request = urllib.request.Request(

@@ -11,6 +11,7 @@ from extremal.web import controls
 from extremal.web.answer_pool import AnswerPool
 from extremal.web.callback_errors import errors_as_text
 from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
+from extremal.web.theme import looks
 
 # The pages by their addresses.
 PAGE_NAMES = {"/": "Playground", "/images": "Images", "/runs": "Runs"}
@@ -109,9 +110,11 @@ def _layout() -> Any:
                     ),
                 ]
             ),
+            controls.message("lost"),
             html.Main(id="page", tabIndex="-1"),
             dcc.Location(id="url", refresh="callback-nav"),
             dcc.Store(id="theme"),
+            dcc.Store(id="looks", data=looks()),
             dcc.Store(id="session"),
             dcc.Store(id="typed"),
         ]

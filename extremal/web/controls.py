@@ -6,7 +6,9 @@ from typing import Any
 
 from dash import dcc, html
 
+from extremal.web.freshness import old_line
 from extremal.web.playground_settings import SETTING_BOUNDS
+from extremal.web.terms import explained
 from extremal.web.theme import empty_figure
 
 # Seconds that a slider must rest before its value counts.
@@ -30,17 +32,16 @@ SPACE_GRAPH_CONFIG: Any = {**GRAPH_CONFIG, "modeBarButtons": [["toImage", "reset
 BARE_GRAPH_CONFIG: Any = {**GRAPH_CONFIG, "displayModeBar": False}
 
 
-def slider(name: str, value: float, *, control: str | None = None, bound: str | None = None) -> Any:
-    """A labelled range control of a setting, with its value beside the label."""
-    limits = SETTING_BOUNDS[bound or name]
+def slider(name: str, value: float, *, control: str | None = None) -> Any:
+    """A labelled range control of a setting, with its meaning and its value beside the label."""
+    limits = SETTING_BOUNDS[name]
     ident = control or f"c-{name}"
     label = limits.label if control is None else f"{limits.label}, beside"
+    what = explained("?", limits.about, className="what", **aria(label=f"What is: {label}"))
+    told = html.Output(shown(name, value), id=f"{ident}-shown", htmlFor=ident)
     return html.Div(
         [
-            html.Label(
-                [label, html.Output(shown(name, value), id=f"{ident}-shown", htmlFor=ident)],
-                htmlFor=ident,
-            ),
+            html.Div([html.Label(label, htmlFor=ident), what, told], className="row"),
             dcc.Input(
                 id=ident,
                 type="range",
@@ -50,7 +51,6 @@ def slider(name: str, value: float, *, control: str | None = None, bound: str | 
                 value=value,
                 debounce=SETTLE_SECONDS,
             ),
-            html.Small(limits.about),
         ],
         className="control",
     )
@@ -81,21 +81,31 @@ def number(ident: str, label: str, value: float, low: float, high: float, step: 
 
 
 def figure(
-    ident: str, title: str, *, config: Any = BARE_GRAPH_CONFIG, note: Any = None, kind: str = ""
+    ident: str,
+    title: str,
+    *,
+    group: str,
+    kind: str,
+    config: Any = BARE_GRAPH_CONFIG,
+    note: Any = (),
+    foot: Any = None,
 ) -> Any:
-    """A place for a plotly figure under a caption."""
+    """A place for a plotly figure, with a heading where there is a note under it; a foot below.
+
+    The server draws into the store `ident-drawn`; the browser paints that into the graph.
+    """
+    graph = dcc.Graph(id=ident, figure=empty_figure(), config=config, responsive=True)
+    view = html.Div(graph, className="graph", role="img", **aria(label=title))
+    top = [html.Figcaption([html.H2(title), *note])] if note else []
     return html.Figure(
-        [
-            html.Figcaption([html.H2(title), note] if note is not None else html.H2(title)),
-            html.Div(
-                dcc.Graph(id=ident, figure=empty_figure("…"), config=config, responsive=True),
-                className="graph",
-                role="img",
-                **aria(label=title),
-            ),
-        ],
-        className=f"panel {kind}".strip(),
+        [*top, marked(ident, view), foot, dcc.Store(id=f"{ident}-drawn", data=empty_figure())],
+        className=f"panel {kind} from-{group}",
     )
+
+
+def marked(ident: str, view: Any) -> Any:
+    """Something that is shown, with room for the mark that it is old."""
+    return html.Div([old_line(ident), view], className="view")
 
 
 def aria(**words: str) -> dict[str, Any]:

@@ -105,6 +105,11 @@ def read_question_link(search: str | None) -> ImageQuestion:
     return read_question(read_query(search, set(QUESTION_FIELDS)))
 
 
+def described(shot: ImageQuestion) -> str:
+    """All settings in a line, as it stands beside what was computed with them."""
+    return f"image {shot.index} of {shot.data} · {shot.norm} · radius {shot.radius:g}"
+
+
 @dataclass(frozen=True, eq=False)
 class NetworkAnswer:
     """What one network makes of an image and of the worst image near it."""

@@ -1,4 +1,4 @@
-"""The playground's flat drawings: training over time, robust accuracy, the plane of two centres."""
+"""The playground's curves: training over time, and robust accuracy against the radius."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from torch import Tensor
 
 from extremal.measure import cosines
 from extremal.theory import OPTIMAL_RADIUS, average_radius
-from extremal.web.playground_settings import PLANE_REACH, PlaygroundSettings
+from extremal.web.playground_settings import PlaygroundSettings
 from extremal.web.playground_training import (
     FIRST_TIME,
-    DecisionRegions,
     RadiusBrackets,
     TrainedNetwork,
 )
 from extremal.web.theme import (
     AVERAGE_COLOUR,
+    DAY,
     POWER_COLOURS,
+    SECOND_MARKS,
+    TEXT_PIXELS,
     Figure,
-    Theme,
-    power_note,
-    subscript,
     themed,
 )
 
 # The last radius of the curve of robust accuracy.
 LAST_RADIUS = 1.0
+# The upper end of its axis: above all curves is room for the names of the marks.
+TOP = 1.12
 
 
-def draw_time(flows: Sequence[TrainedNetwork], theme: Theme) -> Figure:
+def draw_time(flows: Sequence[TrainedNetwork]) -> Figure:
     """Loss, cosines and lengths over log time, with the phases; one p, or two to compare.
 
     Cosines are medians over the neurons that dominate at the end: with the nearest class average,
-    and with the nearest centre.
+    and with the nearest centre. What is drawn is told by the dashes of a curve, whose it is by its
+    marks and its colour.
     """
     data: list[dict[str, Any]] = []
     for index, trained in enumerate(flows):
@@ -46,43 +48,48 @@ def draw_time(flows: Sequence[TrainedNetwork], theme: Theme) -> Figure:
         "yaxis": {"domain": [0.7, 1.0], "type": "log", "title": _axis_title("loss")},
         "yaxis2": {"domain": [0.36, 0.66], "title": _axis_title("cosine"), "range": [-0.05, 1.06]},
         "yaxis3": {"domain": [0.0, 0.3], "type": "log", "title": _axis_title("‖w‖")},
-        "margin": {"l": 76, "r": 10, "t": 24, "b": 100},
-        "legend": {"orientation": "h", "y": -0.16, "yanchor": "top"},
+        "margin": {"l": 76, "r": 10, "t": 24, "b": 54},
+        "showlegend": False,
         "hovermode": "x unified",
         "uirevision": "time",
     }
     for name in ("yaxis", "yaxis3"):
         layout[name] |= {"exponentformat": "power", "dtick": 1 if name == "yaxis" else 2}
-    layout["shapes"], layout["annotations"] = _phases(flows[0], theme, several=len(flows) > 1)
+    layout["shapes"], layout["annotations"] = _phases(flows[0], several=len(flows) > 1)
     # The browser moves this one, which is the last, with the time control.
     end = float(flows[0].run.times[-1])
-    layout["shapes"].append(_cursor(end, theme))
-    return themed({"data": data, "layout": layout}, theme)
+    layout["shapes"].append(_cursor(end))
+    return themed({"data": data, "layout": layout})
 
 
 def _over_time(trained: TrainedNetwork, index: int, *, several: bool) -> list[dict[str, Any]]:
-    run, colour = trained.run, POWER_COLOURS[index]
+    run, power = trained.run, f"p = {trained.setup.p:g}"
     times = [max(time, FIRST_TIME / 2.0) for time in run.times.tolist()]
     weights = run.snapshots["neurons"].double()[:, trained.follows.neurons]  # (frames, m, dim)
     lengths = torch.linalg.vector_norm(weights, dim=-1)
-    power = f"p = {trained.setup.p:g}"
 
     def curve(name: str, values: Tensor, axis: str, **more: Any) -> dict[str, Any]:
-        line = {"color": more.pop("color", colour), "width": 2, **more.pop("line", {})}
         shown = [_digits(value) for value in values.tolist()]
-        words = {"name": name, "hovertemplate": "%{y:.3g}", "showlegend": index == 0}
-        base = {"type": "scatter", "mode": "lines", "x": times, "y": shown, "yaxis": axis}
-        return {**base, **words, "line": line, **more}
+        words = {"name": f"{power}: {name}" if several else name, "hovertemplate": "%{y:.3g}"}
+        place = {"x": times, "y": shown, "yaxis": axis, "legendgroup": power}
+        return {"type": "scatter", **place, **words, **_power_look(index, width=2, **more)}
 
-    found = [curve(power if several else "loss", run.values["loss"], "y", showlegend=True)]
+    found = [curve("loss", run.values["loss"], "y")]
     for name, rows, dash in _references(trained):
         middle = torch.stack([cosines(frame, rows).amax(1).median() for frame in weights])
-        tint = AVERAGE_COLOUR if name == "average" and not several else colour
-        words = f"cosine, nearest {name}"
-        found.append(curve(words, middle, "y2", color=tint, line={"dash": dash}))
-    found.append(curve("longest ‖w‖", lengths.amax(1), "y3"))
-    found.append(curve("median ‖w‖", lengths.median(1).values, "y3", line={"dash": "dot"}))
+        tint = {"color": AVERAGE_COLOUR} if name == "average" and not several else {}
+        found.append(curve(f"to {name}", middle, "y2", dash=dash, **tint))
+    found.append(curve("longest w", lengths.amax(1), "y3"))
+    found.append(curve("median w", lengths.median(1).values, "y3", dash="dot"))
     return found
+
+
+def _power_look(index: int, **line: Any) -> dict[str, Any]:
+    """Curves of the first p are plain, those of the second have marks, too."""
+    colour = {"color": POWER_COLOURS[index], **line}
+    if index == 0:
+        return {"mode": "lines", "line": colour}
+    return {"mode": "lines+markers", "line": colour, "marker": SECOND_MARKS}
 
 
 def _references(trained: TrainedNetwork) -> list[tuple[str, Tensor, str]]:
@@ -97,14 +104,14 @@ def _axis_title(words: str) -> dict[str, Any]:
 
 
 def _phases(
-    trained: TrainedNetwork, theme: Theme, *, several: bool
+    trained: TrainedNetwork, *, several: bool
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Bands for the two phases of the (first) flow, and their names above; of several, whose."""
     phases, end = trained.run.info["phases"], float(trained.run.times[-1])
     turn, fit = float(phases["alignment ends"]), float(phases["fitting starts"])
     bands = (
         ("alignment", FIRST_TIME / 2.0, turn, AVERAGE_COLOUR),
-        ("fitting", fit, end, theme.soft),
+        ("fitting", fit, end, DAY.soft),
     )
     shapes, notes = [], []
     for name, left, right, colour in bands:
@@ -116,40 +123,42 @@ def _phases(
         middle = (math.log10(left) + math.log10(right)) / 2.0
         place = {"x": middle, "xref": "x", "y": 1, "yref": "paper", "yanchor": "bottom"}
         words = f"{name}, p = {trained.setup.p:g}" if several else name
-        small = {"size": theme.text - 1}
+        small = {"size": TEXT_PIXELS - 1}
         notes.append({**place, "text": words, "showarrow": False, "font": small})
     return shapes, notes
 
 
-def _cursor(at: float, theme: Theme) -> dict[str, Any]:
+def _cursor(at: float) -> dict[str, Any]:
     ends = {"x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper", "xref": "x"}
-    return {"type": "line", **ends, "line": {"color": theme.ink, "width": 1.5}}
+    return {"type": "line", **ends, "line": {"color": DAY.ink, "width": 1.5}}
 
 
-def draw_curve(answers: Sequence[RadiusBrackets], theme: Theme) -> Figure:
-    """Robust accuracy against the l2 radius, from attacks and from certificates, with the marks."""
+def draw_curve(answers: Sequence[RadiusBrackets]) -> Figure:
+    """Robust accuracy against the l2 radius, from attacks and from certificates, with the marks.
+
+    Attacks are solid and certificates dashed; the second p has marks beside its colour.
+    """
     data: list[dict[str, Any]] = []
     for index, answer in enumerate(answers):
         name = f"p = {answer.trained.setup.p:g}"
-        colour = POWER_COLOURS[index]
         upper, lower = robust_curve(answer.attacked), robust_curve(answer.certified)
-        steps = {"shape": "hv", "color": colour, "width": 2.5}
-        base = {"type": "scatter", "mode": "lines", "hovertemplate": "%{y:.2f} at %{x:.3f}"}
-        data.append({**base, **upper, "name": f"attack, {name}", "line": steps})
-        dashed = {**steps, "dash": "dash", "width": 1.5}
-        fill = {"fill": "tonexty", "fillcolor": _faint(colour)}
-        data.append({**base, **lower, "name": f"certificate, {name}", "line": dashed, **fill})
-    shapes, notes = _marks(answers[0].trained.setup, theme)
+        base = {"type": "scatter", "hovertemplate": "%{y:.2f} at %{x:.3f}", "legendgroup": name}
+        look = _power_look(index, shape="hv", width=2.5)
+        data.append({**base, **upper, "name": f"{name}: attack", **look})
+        look = _power_look(index, shape="hv", width=1.5, dash="dash")
+        fill = {"fill": "tonexty", "fillcolor": _faint(POWER_COLOURS[index])}
+        data.append({**base, **lower, "name": f"{name}: certificate", **look, **fill})
+    shapes, notes = _marks(answers[0].trained.setup)
     layout = {
         "xaxis": {"title": _axis_title("l2 radius"), "range": [0, LAST_RADIUS], "zeroline": False},
-        "yaxis": {"title": _axis_title("robust accuracy"), "range": [0, 1.02], "zeroline": False},
-        "margin": {"l": 64, "r": 12, "t": 30, "b": 100},
-        "legend": {"orientation": "h", "y": -0.2, "yanchor": "top"},
+        "yaxis": {"title": _axis_title("robust accuracy"), "range": [0, TOP], "zeroline": False},
+        "margin": {"l": 64, "r": 12, "t": 8, "b": 54},
+        "showlegend": False,
         "shapes": shapes,
         "annotations": notes,
         "uirevision": "curve",
     }
-    return themed({"data": data, "layout": layout}, theme)
+    return themed({"data": data, "layout": layout})
 
 
 def robust_curve(radii: Tensor) -> dict[str, list[float]]:
@@ -163,109 +172,26 @@ def robust_curve(radii: Tensor) -> dict[str, list[float]]:
     return {"x": x, "y": [above, *shares, left / total]}
 
 
-def _marks(
-    setup: PlaygroundSettings, theme: Theme
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def _marks(setup: PlaygroundSettings) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     average = average_radius(setup.positive, setup.negative)
     marks = [(average, f"1/√{setup.count}", "right"), (OPTIMAL_RADIUS, "√2/2", "left")]
     shapes = [
         {
             "type": "line",
             **{"x0": at, "x1": at, "y0": 0, "y1": 1, "yref": "paper"},
-            "line": {"color": theme.soft, "dash": "dot", "width": 1.5},
+            "line": {"color": DAY.soft, "dash": "dot", "width": 1.5},
         }
         for at, _, _ in marks
     ]
     notes = [
         {
-            **{"x": at, "y": 1, "yref": "paper", "yanchor": "bottom", "xanchor": anchor},
+            **{"x": at, "y": TOP, "yanchor": "top", "xanchor": anchor},
             "text": text,
             "showarrow": False,
         }
         for at, text, anchor in marks
     ]
     return shapes, notes
-
-
-def draw_plane(found: DecisionRegions, p: float, theme: Theme) -> Figure:
-    """Where the network says + and where -, with the point, its attack and its certified disc."""
-    axis = [round(value, 4) for value in found.axis.tolist()]
-    probe = found.probe
-    signs = found.values.sign().tolist()
-    shade = [[0.0, theme.negative], [0.5, theme.paper], [1.0, theme.positive]]
-    heat = {
-        "type": "heatmap",
-        **{"x": axis, "y": axis, "z": signs, "zmin": -1, "zmax": 1, "showscale": False},
-        "colorscale": shade,
-        "customdata": [[_digits(value) for value in row] for row in found.values.tolist()],
-        "hovertemplate": "(%{x:.2f}, %{y:.2f}): f = %{customdata:.3g}<extra></extra>",
-    }
-    edge = {
-        "type": "contour",
-        **{"x": axis, "y": axis, "z": found.values.tolist(), "showscale": False},
-        "contours": {"start": 0, "end": 0, "size": 1, "coloring": "none"},
-        "line": {"color": theme.ink, "width": 1.5},
-        "hoverinfo": "skip",
-    }
-    names = [f"μ{subscript(probe.first)}", f"μ{subscript(probe.second)}"]
-    marks = {
-        "type": "scatter",
-        "mode": "markers+text",
-        **{"x": [1.0, 0.0], "y": [0.0, 1.0], "text": names, "textposition": "top right"},
-        "marker": {"symbol": "diamond", "size": 9, "color": theme.ink},
-        "hoverinfo": "skip",
-    }
-    data = [heat, edge, marks, *_struck(found, theme)]
-    square = {
-        "range": [-PLANE_REACH, PLANE_REACH],
-        "zeroline": True,
-        "zerolinecolor": theme.grid,
-        "nticks": 7,
-    }
-    layout = {
-        "xaxis": {**square, "title": _axis_title(f"along {names[0]}"), "constrain": "domain"},
-        "yaxis": {**square, "title": _axis_title(f"along {names[1]}"), "scaleanchor": "x"},
-        "margin": {"l": 64, "r": 8, "t": 8, "b": 54},
-        "showlegend": False,
-        "shapes": _discs(found, theme),
-        "annotations": [power_note(p, theme)],
-        "clickmode": "event",
-        "dragmode": False,
-        "uirevision": "plane",
-    }
-    return themed({"data": data, "layout": layout}, theme)
-
-
-def _struck(found: DecisionRegions, theme: Theme) -> list[dict[str, Any]]:
-    """The point, and where the attack lands as seen in the plane."""
-    at = (found.probe.across, found.probe.up)
-    dot = {"color": theme.ink, "size": 11, "symbol": "circle", "line": {"color": theme.paper}}
-    point = {"type": "scatter", "mode": "markers", "x": [at[0]], "y": [at[1]], "marker": dot}
-    traces = [{**point, "hovertemplate": "the point<extra></extra>"}]
-    if found.landed is not None:
-        end = found.landed
-        way = {"x": [at[0], end[0]], "y": [at[1], end[1]], "mode": "lines+markers"}
-        marker = {"symbol": ["circle", "x"], "size": [1, 11], "color": theme.ink}
-        look_of_way = {"line": {"color": theme.ink, "width": 2}, "marker": marker}
-        words = {"hovertemplate": "the smallest attack, seen in the plane<extra></extra>"}
-        traces.append({"type": "scatter", **way, **look_of_way, **words})
-    return traces
-
-
-def _discs(found: DecisionRegions, theme: Theme) -> list[dict[str, Any]]:
-    """The certified ball cut by the plane, filled, and the attack's radius, dotted."""
-    discs = []
-    for radius, line in (
-        (found.certified, {"color": AVERAGE_COLOUR, "width": 2}),
-        (found.radius, {"color": theme.ink, "width": 1.5, "dash": "dot"}),
-    ):
-        if 0.0 < radius < math.inf:
-            x, y = found.probe.across, found.probe.up
-            ends = {"x0": x - radius, "x1": x + radius, "y0": y - radius, "y1": y + radius}
-            discs.append({"type": "circle", **ends, "line": line})
-    if discs and found.certified > 0.0:
-        discs[0] |= {"fillcolor": AVERAGE_COLOUR, "opacity": 0.35}
-    return discs
 
 
 def _faint(colour: str) -> str:

@@ -26,7 +26,10 @@ LARGEST_TURN = 2**53
 
 @dataclass(frozen=True)
 class SettingBounds:
-    """The least and the largest value of a setting, the step of its control, and its words."""
+    """The least and the largest value of a setting, the step of its control, and its words.
+
+    `label` stands beside the control, `about` is what it means.
+    """
 
     low: float
     high: float
@@ -37,15 +40,29 @@ class SettingBounds:
 
 # The bounds of every setting with a control.
 SETTING_BOUNDS = {
-    "positive": SettingBounds(1, 6, 1, "Subclasses of class +", "K₁"),
-    "negative": SettingBounds(1, 6, 1, "Subclasses of class −", "K₂"),
-    "spread": SettingBounds(
-        0, 0.5, 0.01, "Spread of a cluster", "α; noise N(0, α²/dim) in each coordinate"
+    "positive": SettingBounds(
+        1, 6, 1, "Subclasses of class +", "K₁: how many clusters class + is made of."
     ),
-    "p": SettingBounds(1, 6, 0.1, "Power p", "1 is ReLU; theory: from 3 on, robust"),
-    "init": SettingBounds(-8, -1, 1, "First weights", "their standard deviation"),
-    "width": SettingBounds(4, 300, 1, "Neurons", "h, the network's width"),
-    "seed": SettingBounds(0, 9999, 1, "Seed", "of data and first weights"),
+    "negative": SettingBounds(
+        1, 6, 1, "Subclasses of class −", "K₂: how many clusters class − is made of."
+    ),
+    "spread": SettingBounds(
+        *(0, 0.5, 0.01, "Spread of a cluster"),
+        "α: how far points lie from their centre, about. The noise is N(0, α²/dim) in each "
+        "coordinate.",
+    ),
+    "p": SettingBounds(
+        *(1, 6, 0.1, "Power p"),
+        "A neuron gives max(0, ⟨w, x⟩)ᵖ / ‖w‖ᵖ⁻¹ to its class. p = 1 is ReLU; theory: from 3 on "
+        "the network is as robust as any can be.",
+    ),
+    "init": SettingBounds(
+        *(-8, -1, 1, "First weights"),
+        "The standard deviation of all weights before training. The smaller, the more neurons turn "
+        "before they grow.",
+    ),
+    "width": SettingBounds(4, 300, 1, "Neurons", "h: how many neurons the network has."),
+    "seed": SettingBounds(0, 9999, 1, "Seed", "The seed of data and first weights."),
 }
 # Settings that are whole numbers.
 WHOLE_NUMBERS = ("positive", "negative", "init", "width", "seed")
@@ -152,21 +169,28 @@ def read_link(search: str | None) -> tuple[PlaygroundSettings, PlanePoint]:
     known = {field.name for kind in (PlaygroundSettings, PlanePoint) for field in fields(kind)}
     values = read_query(search, known | {"beside"})
     if "beside" in values:  # so links of earlier versions call the second p
+        _check.require("second_p" not in values, "link", "name the second p once", "it twice")
         values["second_p"] = values.pop("beside")
     setup = read_settings(values)
     return setup, read_plane_point(values, setup)
 
 
 def read_query(search: object, known: set[str]) -> dict[str, str]:
-    """A link's query as a dict; names that nobody knows are an error, and so are long links."""
+    """A link's query as a dict.
+
+    Names that nobody knows are an error, and so are long links and names that stand twice.
+    """
     _check.require(search is None or isinstance(search, str), "link", "be text", search)
     text = str(search or "").removeprefix("?")
     rule = f"have at most {LONGEST_LINK} characters"
     _check.require(len(text) <= LONGEST_LINK, "link", rule, f"{len(text)} characters")
-    values = dict(parse_qsl(text, keep_blank_values=True))
-    for name in values:
+    values: dict[str, str] = {}
+    for name, value in parse_qsl(text, keep_blank_values=True):
         shown = name[:SHOWN_CHARACTERS]
         _check.require(name in known, "link", f"name only {', '.join(sorted(known))}", shown)
+        twice = f"{values.get(name, '')[:SHOWN_CHARACTERS]} and {value[:SHOWN_CHARACTERS]}"
+        _check.require(name not in values, "link", f"name {shown} once", twice)
+        values[name] = value
     return values
 
 
@@ -174,6 +198,20 @@ def link(setup: PlaygroundSettings, probe: PlanePoint) -> str:
     """The query that `read_link` reads as the same: what differs from the defaults, no more."""
     values = {**_changed(setup, PlaygroundSettings()), **_changed(probe, usual_plane_point(setup))}
     return f"?{urlencode(values)}" if values else ""
+
+
+def described(setup: PlaygroundSettings) -> str:
+    """All settings in a line, as it stands beside what was computed with them."""
+    parts = [
+        " and ".join(f"p = {one.p:g}" for one in setup.problems()),
+        f"{setup.positive} + {setup.negative} subclasses",
+        f"spread {setup.spread:g}",
+        f"first weights 1e{setup.init}",
+        f"{setup.width} neurons",
+        f"seed {setup.seed}",
+        f"{setup.loss} loss",
+    ]
+    return " · ".join(parts)
 
 
 def _changed(

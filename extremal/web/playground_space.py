@@ -23,10 +23,11 @@ from extremal.web.playground_training import (
 )
 from extremal.web.theme import (
     AVERAGE_COLOUR,
+    DAY,
     NEGATIVE_COLOUR,
     POSITIVE_COLOUR,
+    TEXT_PIXELS,
     Figure,
-    Theme,
     power_note,
     subscript,
     themed,
@@ -39,13 +40,6 @@ STEPS_OF_A_UNIT = 1000
 # The places of the two traces that the browser moves.
 RAY_TRACE = 0
 TIP_TRACE = 1
-# What is said of a drawing in three dimensions.
-EXACT_VIEW = "Three dimensions, drawn as they are."
-# What is said of a drawing in more than three dimensions.
-PROJECTED_VIEW = (
-    "{dim} dimensions, projected on three: upright the difference of the class averages, around it "
-    "the centres of each class on a ring. Lengths in the drawing are at most the true ones."
-)
 
 
 def projection(setup: PlaygroundSettings) -> Tensor:
@@ -108,6 +102,7 @@ def track(trained: TrainedNetwork) -> dict[str, Any]:
     last = next((k for k, time in enumerate(grid_times()) if time >= end), FRAME_COUNT - 1)
     return {
         "of": link(trained.setup, usual_plane_point(trained.setup)),
+        "p": trained.setup.p,
         "last": last,  # the first moment of the time control at which the flow has ended
         "times": [float(f"{time:.5g}") for time in trained.run.times.tolist()],
         "x": moved[:, :, 0].tolist(),
@@ -125,19 +120,19 @@ def grid_times() -> list[float]:
     return [float(f"{FIRST_TIME * math.exp(step * k):.5g}") for k in range(FRAME_COUNT)]
 
 
-def draw_space(trained: TrainedNetwork, theme: Theme) -> Figure:
+def draw_space(trained: TrainedNetwork) -> Figure:
     """Neurons at the end of training, data, centres and class averages."""
     last = places(trained)[-1]
     votes = trained.net.votes.detach()[0]
     colours = [POSITIVE_COLOUR if vote > 0 else NEGATIVE_COLOUR for vote in votes.tolist()]
-    data = [*_neurons(trained, last, colours), *_points(trained), *_known(trained, theme)]
+    data = [*_neurons(trained, last, colours), *_points(trained), *_known(trained)]
     hidden = {"showticklabels": False, "title": {"text": ""}, "showspikes": False, "nticks": 4}
     axis = {**hidden, "range": [-1.15, 1.15], "showbackground": False, "zeroline": False}
     eye = {"x": 1.15, "y": 1.25, "z": 0.75} if trained.setup.dim == 3 else {"x": 1.5, "y": 0.7}
     layout = {
         "margin": {"l": 0, "r": 0, "t": 0, "b": 0},
         "showlegend": True,
-        "annotations": [power_note(trained.setup.p, theme)],
+        "annotations": [power_note(trained.setup.p)],
         "legend": {
             "orientation": "h",
             "y": 0,
@@ -153,7 +148,7 @@ def draw_space(trained: TrainedNetwork, theme: Theme) -> Figure:
             "uirevision": f"scene {trained.setup.dim == 3}",
         },
     }
-    return themed({"data": data, "layout": layout}, theme)
+    return themed({"data": data, "layout": layout})
 
 
 def _neurons(trained: TrainedNetwork, last: Tensor, colours: list[str]) -> list[dict[str, Any]]:
@@ -207,7 +202,7 @@ def _points(trained: TrainedNetwork) -> list[dict[str, Any]]:
     return found
 
 
-def _known(trained: TrainedNetwork, theme: Theme) -> list[dict[str, Any]]:
+def _known(trained: TrainedNetwork) -> list[dict[str, Any]]:
     """Centres, with their numbers, and the averages of classes that have several."""
     view = projection(trained.setup).T
     centers = trained.mixture.centers @ view
@@ -219,8 +214,8 @@ def _known(trained: TrainedNetwork, theme: Theme) -> list[dict[str, Any]]:
             **_coordinates(centers),
             "text": [f"μ{subscript(k + 1)}" for k in range(len(centers))],
             "textposition": "top center",
-            "textfont": {"color": theme.ink, "size": theme.text + 2},
-            "marker": {"color": theme.ink, "size": 6, "symbol": "diamond"},
+            "textfont": {"color": DAY.ink, "size": TEXT_PIXELS + 2},
+            "marker": {"color": DAY.ink, "size": 6, "symbol": "diamond"},
             "hovertemplate": "centre %{text}<extra></extra>",
         }
     ]
@@ -236,7 +231,7 @@ def _known(trained: TrainedNetwork, theme: Theme) -> list[dict[str, Any]]:
                 **_segments(ends),
                 "text": [word for _, name in several for word in ("", f"average {name}", "")],
                 "textposition": "top center",
-                "textfont": {"color": AVERAGE_COLOUR, "size": theme.text + 1},
+                "textfont": {"color": AVERAGE_COLOUR, "size": TEXT_PIXELS + 1},
                 "line": {"color": AVERAGE_COLOUR, "width": 5, "dash": "dash"},
                 "marker": {"color": AVERAGE_COLOUR, "size": 4, "symbol": "square"},
                 "hovertemplate": "%{text}<extra></extra>",

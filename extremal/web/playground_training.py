@@ -1,13 +1,11 @@
 """One answer of the playground: a network trained by gradient flow, then attacked and certified.
 
 It is what `recipe` writes down as Python, and nothing else: a test runs those lines and compares.
-It comes in two parts, so that the picture can move before the attacks are done. Beside it stands
-the plane of two centres: what the network says on it, and how near a point is to the edge.
+It comes in two parts, so that the picture can move before the attacks are done.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -15,63 +13,10 @@ from torch import Tensor
 
 from extremal import attack, certify, measure, train
 from extremal.data import Dataset, OrthonormalMixture
-from extremal.models import Gaussian, PReLUNet, float64_copy
+from extremal.models import Gaussian, PReLUNet
 from extremal.train import Record, Trajectory, Until
 from extremal.web.answer_pool import Deadline
-from extremal.web.playground_settings import PLANE_REACH, PlanePoint, PlaygroundSettings
-
-# Points of the plane's grid along an axis.
-GRID_SIDE = 61
-
-
-@dataclass(frozen=True, eq=False)
-class DecisionRegions:
-    """The network's values on the plane and what was found around a point of it.
-
-    `values` (GRID_SIDE, GRID_SIDE) has `up` along its rows. The attack need not stay in the
-    plane: `landed` is where it ends as seen in it, `aside` how far from it.
-    """
-
-    probe: PlanePoint
-    axis: Tensor  # (GRID_SIDE,)
-    values: Tensor  # (GRID_SIDE, GRID_SIDE)
-    sign: int  # the class of the point, by the network; 0 where it is undecided
-    radius: float  # of the smallest attack that was found; inf where none was
-    landed: tuple[float, float] | None
-    aside: float
-    certified: float
-
-
-def decision_regions(
-    trained: TrainedNetwork, probe: PlanePoint, deadline: Deadline
-) -> DecisionRegions:
-    """The grid, the smallest attack on the point, and its certified radius ("tight")."""
-    probe.check(trained.setup)
-    rows = trained.mixture.centers[[probe.first - 1, probe.second - 1]]  # (2, dim) float64
-    axis = torch.linspace(-PLANE_REACH, PLANE_REACH, GRID_SIDE, dtype=torch.float64)
-    up, across = torch.meshgrid(axis, axis, indexing="ij")
-    twin = float64_copy(trained.net)
-    with torch.no_grad():
-        values = twin(torch.stack([across, up], -1).reshape(-1, 2) @ rows).reshape(
-            GRID_SIDE, GRID_SIDE
-        )
-        point = torch.tensor([[probe.across, probe.up]], dtype=torch.float64) @ rows
-        sign = int(twin(point).sign())
-    if sign == 0:
-        return DecisionRegions(probe, axis, values, 0, 0.0, None, 0.0, 0.0)
-    deadline.check()
-    label = torch.tensor([sign])
-    generator = torch.Generator().manual_seed(trained.setup.seed)
-    found = attack.minimal(twin, point, label, generator=generator, progress=deadline.check)
-    certified = certify.radius(twin, point, label, attacked=found.x_adv, progress=deadline.check)
-    landed, aside = None, 0.0
-    if bool(found.success):
-        inside = rows @ found.x_adv[0]
-        landed = (float(inside[0]), float(inside[1]))
-        aside = float(torch.linalg.vector_norm(found.x_adv[0] - inside @ rows))
-    radius = float(found.radius) if landed else math.inf
-    return DecisionRegions(probe, axis, values, sign, radius, landed, aside, float(certified))
-
+from extremal.web.playground_settings import PlaygroundSettings
 
 # Points that a network is trained on.
 TRAIN_POINTS = 300

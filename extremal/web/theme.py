@@ -1,14 +1,15 @@
-"""How the explorer's drawings look, by day and by night: plotly figures as plain dictionaries."""
+"""How the explorer's drawings look: plotly figures as plain dictionaries, in the colours of day.
+
+The browser repaints a figure for the night and for its size of text (assets/answers.js): it swaps
+each colour of `DAY` for that of `NIGHT` with the same name. So a switch of the theme asks the
+server nothing, and a drawing is on the right paper while another is computed.
+"""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from extremal import _check
-from extremal.web.playground_settings import whole
 
 Figure = dict[str, Any]
 # The colour of class +.
@@ -19,10 +20,14 @@ NEGATIVE_COLOUR = "#d55e00"
 AVERAGE_COLOUR = "#009e73"
 # Colours of the first p and of the second, which are no classes.
 POWER_COLOURS = ("#8f62d0", "#a87900")
-# Pixels of text where the page does not say.
-USUAL_TEXT_PIXELS = 13
+# Marks along the curves of the second p, so that colour alone does not tell it from the first.
+SECOND_MARKS = {"symbol": "diamond-open", "size": 8, "maxdisplayed": 9, "line": {"width": 1.5}}
+# Pixels of text that figures and their margins are made for; the browser scales both.
+TEXT_PIXELS = 13
 # Fonts that are there on every machine.
 FONT_FAMILY = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", sans-serif'
+# Where nothing is painted, the page is seen.
+NO_PAPER = "rgba(0,0,0,0)"
 
 
 @dataclass(frozen=True)
@@ -33,49 +38,39 @@ class Theme:
     soft: str
     grid: str
     paper: str
-    positive: str  # regions where the network says +, and their darker tone far from the edge
+    positive: str  # regions where the network says +
     negative: str
-    text: int = USUAL_TEXT_PIXELS  # pixels; margins are made for the usual size and grow with it
 
 
-# The themes by day and by night.
-NAMED_THEMES = {
-    "light": Theme("#1c1f23", "#5b636b", "#e3e6ea", "#ffffff", "#cfe3f1", "#f7dcc9"),
-    "dark": Theme("#e8eaed", "#a3abb4", "#30363d", "#171b1f", "#123850", "#4f2a12"),
-}
+# The colours that the server draws with.
+DAY = Theme("#1c1f23", "#5b636b", "#e3e6ea", "#ffffff", "#cfe3f1", "#f7dcc9")
+# The colours that the browser puts in their place by night.
+NIGHT = Theme("#e8eaed", "#a3abb4", "#30363d", "#171b1f", "#123850", "#4f2a12")
 
 
-def read_theme(asked: object) -> Theme:
-    """The theme of a name, or of a mapping with a name and the size of the page's text."""
-    name, size = asked, USUAL_TEXT_PIXELS
-    if isinstance(asked, Mapping):
-        name, size = asked.get("name"), asked.get("text", USUAL_TEXT_PIXELS)
-    _check.choice("theme", name, NAMED_THEMES)
-    return replace(NAMED_THEMES[str(name)], text=whole("text", size, 10, 30))
+def looks() -> dict[str, Any]:
+    """What the browser needs to repaint a figure: both themes, and the usual size of text."""
+    return {"light": asdict(DAY), "dark": asdict(NIGHT), "text": TEXT_PIXELS}
 
 
-def themed(figure: Figure, theme: Theme) -> Figure:
-    """A copy of a figure with the theme's ink and grid, on no paper of its own."""
+def themed(figure: Figure) -> Figure:
+    """A copy of a figure with ink and grid of the day, on no paper of its own."""
     made = copy.deepcopy(figure)
     layout = made["layout"]
     layout |= {
         "autosize": True,
-        "paper_bgcolor": "rgba(0,0,0,0)",
-        "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": theme.ink, "size": theme.text, "family": FONT_FAMILY},
+        "paper_bgcolor": NO_PAPER,
+        "plot_bgcolor": NO_PAPER,
+        "font": {"color": DAY.ink, "size": TEXT_PIXELS, "family": FONT_FAMILY},
         "hoverlabel": {"font": {"family": FONT_FAMILY}},
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.soft, "activecolor": theme.ink},
-    }
-    margin = layout.get("margin", {})
-    layout["margin"] = {
-        side: round(wide * theme.text / USUAL_TEXT_PIXELS) for side, wide in margin.items()
+        "modebar": {"bgcolor": NO_PAPER, "color": DAY.soft, "activecolor": DAY.ink},
     }
     for name, axis in layout.items():
         if name.startswith(("xaxis", "yaxis")):
-            axis |= {"gridcolor": theme.grid, "linecolor": theme.soft, "tickcolor": theme.soft}
+            axis |= {"gridcolor": DAY.grid, "linecolor": DAY.soft, "tickcolor": DAY.soft}
     for name in ("xaxis", "yaxis", "zaxis"):
         if name in layout.get("scene", {}):
-            layout["scene"][name] |= {"gridcolor": theme.grid, "color": theme.soft}
+            layout["scene"][name] |= {"gridcolor": DAY.grid, "color": DAY.soft}
     return made
 
 
@@ -84,19 +79,21 @@ def subscript(number: int) -> str:
     return "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(number))
 
 
-def power_note(p: float, theme: Theme) -> dict[str, Any]:
-    """The p of a drawing, in its upper left corner."""
-    place = {"x": 0.02, "y": 0.98, "xref": "paper", "yref": "paper", "yanchor": "top"}
+def power_note(p: float, **place: Any) -> dict[str, Any]:
+    """The p of a drawing, in its upper left corner or at a place of its own."""
+    corner = {"x": 0.02, "y": 0.98, "xref": "paper", "yref": "paper", "xanchor": "left"}
     return {
-        **place,
+        **corner,
+        "yanchor": "top",
         "text": f"<b>p = {p:g}</b>",
         "showarrow": False,
-        "font": {"size": theme.text + 2},
+        "font": {"size": TEXT_PIXELS + 2},
+        **place,
     }
 
 
-def empty_figure(words: str) -> Figure:
-    """A figure with nothing but a sentence in it."""
-    note = {"text": words, "showarrow": False, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper"}
-    hidden = {"visible": False}
-    return {"data": [], "layout": {"xaxis": dict(hidden), "yaxis": hidden, "annotations": [note]}}
+def empty_figure() -> Figure:
+    """A figure with nothing in it."""
+    return themed(
+        {"data": [], "layout": {"xaxis": {"visible": False}, "yaxis": {"visible": False}}}
+    )

@@ -15,6 +15,10 @@ from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
 from extremal.web import listening_server
+from extremal.web.answer_pool import AnswerPool
+
+# A small laptop's window and a phone's, in pixels.
+LAPTOP, PHONE = (1280, 800), (390, 844)
 
 ARGUMENTS = (
     "--headless=new",
@@ -44,9 +48,9 @@ def may_skip() -> bool:
 
 
 @contextmanager
-def served(out: Path) -> Iterator[str]:
+def served(out: Path, pool: AnswerPool | None = None) -> Iterator[str]:
     """The explorer on a free port of loopback: its address."""
-    server = listening_server("127.0.0.1", 0, out)
+    server = listening_server("127.0.0.1", 0, out, pool)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:
@@ -57,25 +61,28 @@ def served(out: Path) -> Iterator[str]:
         server.server_close()
 
 
+def resize(driver: webdriver.Chrome, width: int, height: int) -> None:
+    """Give the page exactly so many pixels; a narrow one is a phone's, which is touched."""
+    phone = width < 600
+    size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": phone}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    driver.execute_cdp_cmd("Emulation.setTouchEmulationEnabled", {"enabled": phone})
+
+
 @contextmanager
-def opened(
-    *, width: int = 1440, height: int = 1000, dark: bool = False
-) -> Iterator[webdriver.Chrome]:
-    """A browser with a profile of its own."""
+def opened(*, dark: bool = False) -> Iterator[webdriver.Chrome]:
+    """A browser with a profile of its own, in the window of a laptop."""
     here = found()
     assert here is not None, MISSING
     options = webdriver.ChromeOptions()
     options.binary_location = here[0]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        for argument in (
-            *ARGUMENTS,
-            f"--user-data-dir={profile}",
-            f"--window-size={width},{height}",
-        ):
+        for argument in (*ARGUMENTS, f"--user-data-dir={profile}", "--window-size=1280,900"):
             options.add_argument(argument)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Chrome(options=options, service=Service(here[1]))
         try:
+            resize(driver, *LAPTOP)
             if dark:
                 feature = {"name": "prefers-color-scheme", "value": "dark"}
                 driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})

@@ -106,7 +106,7 @@ def test_a_slow_older_move_does_not_cancel_a_newer_one(pool, monkeypatch):
     monkeypatch.setattr(
         playground_answers, "train_flow", lambda setup, deadline: (slow.work(deadline), setup.p)[1]
     )
-    monkeypatch.setattr(playground_answers, "_drawn", lambda setup, found, look: ("drawn", *found))
+    monkeypatch.setattr(playground_answers, "_drawn", lambda setup, found: ("drawn", *found))
     pool.ask(
         PlaygroundSettings(p=2.0), lambda _: 2.0
     )  # somebody has asked for the newer one's network
@@ -114,7 +114,7 @@ def test_a_slow_older_move_does_not_cancel_a_newer_one(pool, monkeypatch):
 
     def show(p: float, turn: int) -> None:
         try:
-            came[p] = play.show({"p": p, "turn": turn}, "light", "me")
+            came[p] = play.show({"p": p, "turn": turn}, "me")
         except Superseded:
             came[p] = "superseded"
 

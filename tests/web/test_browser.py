@@ -1,10 +1,11 @@
-"""A real Chromium uses the explorer as a person does."""
+"""A real Chromium uses the explorer as a person does, in a laptop's window and in a phone's."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import re
+import threading
 
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
@@ -12,7 +13,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
+from extremal.web.answer_pool import AnswerPool, Superseded
+from extremal.web.theme import DAY, NIGHT, looks
 from tests.web import helpers_browser
+from tests.web.helpers_browser import LAPTOP, PHONE, resize
 
 pytestmark = pytest.mark.skipif(helpers_browser.may_skip(), reason=helpers_browser.MISSING)
 WAIT = 120  # seconds at most, on a busy machine
@@ -22,6 +26,26 @@ return curve.x[curve.y.findIndex((share) => share <= 0.5)];
 """
 TIPS = "return document.querySelector('#space-0 .js-plotly-plot').data[1].x.slice(0, 40)"
 CAMERA = "return document.querySelector('#space-0 .js-plotly-plot').layout.scene.camera.eye"
+MARKS = "return {...document.querySelector('[data-computing]').dataset}"
+# What is wider than the window, but for what lies in a box of its own that scrolls.
+TOO_WIDE = """
+const wide = document.documentElement.clientWidth;
+const scrolls = (one) => one && one !== document.body &&
+  (getComputedStyle(one).overflowX !== "visible" || scrolls(one.parentElement));
+return Array.from(document.body.querySelectorAll("*")).filter((one) =>
+  one.getBoundingClientRect().right > wide + 1 && !scrolls(one.parentElement)
+).map((one) => one.outerHTML.slice(0, 100)).concat(
+  document.documentElement.scrollWidth > wide ? ["the page"] : []);
+"""
+# Which of some elements are wholly within the window.
+WITHIN = """
+return arguments[0].map((place) => {
+  const box = document.querySelector(place).getBoundingClientRect();
+  return box.height > 0 && box.top > -1 && box.left > -1 &&
+    box.bottom < window.innerHeight + 1 && box.right < window.innerWidth + 1;
+});
+"""
+TIP = "const tip = document.querySelector('#tip'); return tip.hidden ? '' : tip.textContent"
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +65,7 @@ def page(browser):
     """The browser; at the end it has complained of nothing and asked nobody else."""
     browser.get_log("browser")
     helpers_browser.requested(browser)
+    resize(browser, *LAPTOP)
     yield browser
     severe = [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
     assert severe == []
@@ -59,17 +84,45 @@ def until(driver, condition):
     return waiting.until(lambda _: condition())
 
 
+def fresh(driver) -> bool:
+    """Whether all that is shown is of the settings that are chosen."""
+    marks = driver.execute_script(MARKS)
+    return marks["old"] == marks["computing"] == "" and text(driver, "busy-playground") == ""
+
+
 def ready(driver, words: str) -> None:
-    """Wait for a headline with these words, and for the radii, which come after it."""
-    until(driver, lambda: words in text(driver, "headline"))
+    """Wait for a headline with these words, and for all else."""
+    headlines = ("headline-0", "headline-1")
+    until(driver, lambda: any(words in text(driver, one) for one in headlines) and fresh(driver))
     until(driver, lambda: driver.execute_script(TIPS))
-    power = words.partition(":")[0]
-    until(driver, lambda: f"{power}:" in text(driver, "broken") and driver.execute_script(HALF))
+
+
+def a_word_is_explained_by_pointer_and_keyboard(page) -> None:
+    word = page.find_element(By.CSS_SELECTOR, "#intro .term")
+    meaning = word.get_attribute("data-explained")
+    ActionChains(page).move_to_element(word).perform()
+    until(page, lambda: page.execute_script(TIP) == meaning)
+    assert page.execute_script(WITHIN, ["#tip"]) == [True]
+    ActionChains(page).move_to_element(page.find_element(By.ID, "play")).perform()
+    until(page, lambda: page.execute_script(TIP) == "")
+    page.execute_script("document.querySelector('#intro summary').focus()")
+    ActionChains(page).send_keys(Keys.TAB).perform()
+    until(page, lambda: page.execute_script(TIP) == meaning)
+    assert word.get_attribute("aria-describedby") == "tip"
+    ActionChains(page).send_keys(Keys.ESCAPE).perform()
+    until(page, lambda: page.execute_script(TIP) == "")
 
 
 def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     page.get(address)
     ready(page, "p = 1: of 33 neurons that matter, 33 follow a class average")
+    steps = [one.text for one in page.find_elements(By.CSS_SELECTOR, "#intro li")]
+    names = ["What you see", "What to turn", "What to look for"]
+    assert [one.partition(":")[0] for one in steps] == names
+    above = ["#intro", "#c-p", "#play", "#moment", "#headline-0", "#space-0", "#broken"]
+    assert page.execute_script(WITHIN, above) == [True] * len(above)
+    assert page.execute_script(TOO_WIDE) == []
+    a_word_is_explained_by_pointer_and_keyboard(page)
     assert "average of class +" in text(page, "followed")
     assert page.execute_script(HALF) == pytest.approx(0.5, abs=0.03)
     as_it_was = page.execute_script(CAMERA)
@@ -92,11 +145,11 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     assert "fitting" in clock
     moment = page.find_element(By.ID, "moment")
     moment.send_keys(Keys.HOME)
-    until(page, lambda: text(page, "clock").startswith("t = 0.2:"))
+    until(page, lambda: text(page, "clock").startswith("t = 0.2 ·"))
     assert text(page, "clock").endswith("alignment")
     assert page.execute_script(TIPS) != at_the_end
     moment.send_keys(Keys.END + Keys.ARROW_LEFT * 12)  # A few frames: the whole film takes seconds.
-    until(page, lambda: text(page, "clock") != clock and "0.2:" not in text(page, "clock"))
+    until(page, lambda: text(page, "clock") != clock and "0.2 ·" not in text(page, "clock"))
     page.find_element(By.ID, "play").click()
     until(page, lambda: text(page, "play") == "Play" and text(page, "clock") == clock)
     assert page.execute_script(TIPS) == pytest.approx(at_the_end, abs=2e-3)
@@ -111,6 +164,121 @@ def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     assert told, text(page, "told-plane")
     assert 0.0 < float(told[2]) <= float(told[1])
     assert "across=" in page.current_url
+
+
+class HeldPool(AnswerPool):
+    """One thread, which computes nothing new while `gate` is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(workers=1)
+        self.gate, self.given_up = threading.Event(), 0
+        self.gate.set()
+
+    def ask(self, key, work, **more):
+        def held(deadline):
+            assert self.gate.wait(WAIT)
+            return work(deadline)
+
+        try:
+            return super().ask(key, held, **more)
+        except Superseded:
+            self.given_up += 1
+            raise
+
+
+INK = "return document.querySelector('#space-0 .js-plotly-plot').layout.font.color"
+FADED = """
+return Array.from(document.querySelectorAll(".graph, #headline-0, #broken, #told-plane, .tables"))
+  .filter((one) => one.offsetParent).map((one) => Number(getComputedStyle(one).opacity));
+"""
+
+
+def everything_is_old_and_says_of_what(page, words: str) -> None:
+    until(page, lambda: page.execute_script(MARKS)["old"] == "flow radii plane")
+    until(page, lambda: set(page.execute_script(FADED)) == {0.35})
+    lines = [one.text for one in page.find_elements(By.CSS_SELECTOR, ".old, .settings")]
+    shown = [line for line in lines if line]
+    assert len(shown) == 7
+    assert all(line.startswith("Old:") and words in line for line in shown), shown
+    assert text(page, "busy-playground") == "training …"
+
+
+@pytest.fixture
+def held():
+    pool = HeldPool()
+    yield pool
+    pool.gate.set()
+    pool.close()
+
+
+def test_under_load_old_panels_are_old_until_theirs_arrive_and_dark_is_dark_at_once(
+    page, held, tmp_path
+):
+    with helpers_browser.served(tmp_path, held) as slow:
+        page.get(f"{slow}/?width=4")
+        ready(page, "p = 1:")
+        assert text(page, "settings").startswith("p = 1 · 2 + 2 subclasses")
+        assert set(page.execute_script(FADED)) == {1.0}
+        held.gate.clear()
+        p = page.find_element(By.ID, "c-p")
+        for value in ("1.1", "1.2", "1.3"):  # the first is begun, the third gives the second up
+            p.send_keys(Keys.ARROW_RIGHT)
+            until(page, lambda value=value: page.current_url.endswith(f"?p={value}&width=4"))
+        until(page, lambda: held.given_up)
+        everything_is_old_and_says_of_what(page, "p = 1 · 2 + 2 subclasses")
+        assert page.execute_script(INK) == DAY.ink
+        page.find_element(By.ID, "switch").click()
+        until(page, lambda: page.execute_script(INK) == NIGHT.ink)
+        grid = INK.replace("#space-0", "#curve").replace("font.color", "xaxis.gridcolor")
+        until(page, lambda: page.execute_script(grid) == NIGHT.grid)
+        everything_is_old_and_says_of_what(page, "p = 1 · 2 + 2 subclasses")
+        held.gate.set()
+        ready(page, "p = 1.3:")
+        until(page, lambda: set(page.execute_script(FADED)) == {1.0})
+        assert text(page, "settings").startswith("p = 1.3 · 2 + 2 subclasses")
+        assert page.execute_script(INK) == NIGHT.ink
+        page.find_element(By.ID, "switch").click()
+    p.send_keys(Keys.ARROW_RIGHT)  # nobody is there any more
+    until(page, lambda: "The explorer gives no answer" in text(page, "lost"))
+    until(page, lambda: page.execute_script(MARKS) == {"old": "flow radii plane", "computing": ""})
+    assert text(page, "busy-playground") == ""
+    page.get_log("browser")  # which complains of it, too
+
+
+def test_p_and_what_it_does_are_on_one_screen_of_a_phone_and_nothing_is_wider(page, address):
+    resize(page, *PHONE)
+    page.get(f"{address}/?width=8")
+    ready(page, "p = 1")
+    first = ["#intro", "#c-p", "#compare", "#headline-0", "#space-0"]
+    assert page.execute_script(WITHIN, first) == [True] * len(first)
+    page.find_element(By.ID, "compare").click()
+    until(page, lambda: page.find_element(By.ID, "plane-1").is_displayed() and fresh(page))
+    page.execute_script("document.querySelector('#curve').scrollIntoView({block: 'end'})")
+    below = ["#c-p", "#c-second_p", "#curve"]
+    assert page.execute_script(WITHIN, below) == [True] * len(below)
+    assert page.execute_script(TOO_WIDE) == []
+    a_tap_explains(page, "#more .what", opened="#more > summary")
+
+
+def a_tap_explains(page, place: str, opened: str) -> None:
+    tap(page, opened)
+    tap(page, place)
+    meaning = page.find_element(By.CSS_SELECTOR, place).get_attribute("data-explained")
+    until(page, lambda: page.execute_script(TIP) == meaning)
+    assert page.execute_script(WITHIN, ["#tip"]) == [True]
+    tap(page, "#c-p-shown")
+    until(page, lambda: page.execute_script(TIP) == "")
+
+
+def tap(page, place: str) -> None:
+    at = "const box = arguments[0].getBoundingClientRect(); return [box.x + 9, box.y + 9]"
+    element = page.find_element(By.CSS_SELECTOR, place)
+    until(page, element.is_displayed)
+    x, y = page.execute_script(at, element)
+    page.execute_cdp_cmd(
+        "Input.dispatchTouchEvent", {"type": "touchStart", "touchPoints": [{"x": x, "y": y}]}
+    )
+    page.execute_cdp_cmd("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
 
 def controls_have_labels(page) -> None:
@@ -136,19 +304,21 @@ def theme_can_be_switched(page) -> None:
     first = page.execute_script(shade)
     moment = page.find_element(By.ID, "moment")
     moment.send_keys(Keys.HOME)
-    until(page, lambda: text(page, "clock").startswith("t = 0.2:"))
+    until(page, lambda: text(page, "clock").startswith("t = 0.2 ·"))
     assert moment.get_attribute("aria-valuetext") == text(page, "clock")
     at_first = page.execute_script(TIPS)
     page.find_element(By.ID, "switch").click()
     until(page, lambda: page.execute_script(shade) != first)
-    ink = "return document.querySelector('#curve .js-plotly-plot').layout.font.color"
-    until(page, lambda: page.execute_script(ink) == "#e8eaed")
-    scene = ink.replace("#curve", "#space-0")
-    until(page, lambda: page.execute_script(scene) == "#e8eaed")
-    assert text(page, "clock").startswith("t = 0.2:")  # where it was
+    until(page, lambda: page.execute_script(INK) == NIGHT.ink)
+    assert text(page, "clock").startswith("t = 0.2 ·")  # where it was
     until(page, lambda: page.execute_script(TIPS) == pytest.approx(at_first, abs=2e-3))
     page.find_element(By.ID, "switch").click()
     until(page, lambda: page.execute_script(shade) == first)
+    figure = {"data": [], "layout": {"font": {"size": 13, "color": DAY.ink}, "margin": {"l": 40}}}
+    paint = "return dash_clientside.answers.paint(arguments[0], arguments[1], arguments[2])"
+    twice = page.execute_script(paint, figure, {"name": "dark", "text": 26}, looks())
+    layout = {"font": {"size": 26, "color": NIGHT.ink}, "margin": {"l": 80}}
+    assert twice == {"data": [], "layout": layout}
 
 
 def test_labels_theme_and_one_click_that_compares_and_copies_lines_that_compute_the_same(
@@ -183,8 +353,8 @@ def test_a_shared_link_says_the_same_and_a_bad_one_says_why(page, address):
     for name, value in (("p", "2.5"), ("negative", "1"), ("width", "20"), ("seed", "7")):
         assert page.find_element(By.ID, f"c-{name}").get_attribute("value") == value
     assert "Three dimensions" in text(page, "view")
-    page.get(f"{address}/?p=17")
-    until(page, lambda: "p must be a finite number" in text(page, "wrong-link"))
+    page.get(f"{address}/?p=3&p=1")
+    until(page, lambda: "link must name p once, got 3 and 1" in text(page, "wrong-link"))
     page.get(f"{address}/nowhere")
     until(page, lambda: "There is no page /nowhere" in text(page, "page"))
 
@@ -199,14 +369,15 @@ def a_number_beyond_its_bounds_is_said_and_stays_out_of_the_link(page) -> None:
     for words in ("99999", "1.5"):
         typed(page, "c-seed", words)
         rule = f"seed must be a whole number from 0 to 9999, got {words}"
-        until(page, lambda rule=rule: text(page, "message") == rule)
+        until(page, lambda rule=rule: text(page, "message-flow") == rule)
         assert page.current_url == link
     until(page, lambda: "seed must" in text(page, "message-plane"))
-    assert text(page, "told-plane") == ""
-    drawn = "return document.querySelector('#plane-0 .js-plotly-plot').data"
-    assert page.execute_script(drawn) == []
+    old = {"old": "flow radii plane", "computing": ""}  # what is shown is of the seed before
+    until(page, lambda: page.execute_script(MARKS) == old)
+    assert "seed 0" in text(page, "of-curve")
     typed(page, "c-seed", "8")
-    until(page, lambda: text(page, "message") == text(page, "message-plane") == "")
+    until(page, lambda: fresh(page) and "seed 8" in text(page, "settings"))
+    assert text(page, "message-flow") == text(page, "message-plane") == ""
     until(page, lambda: "seed=8" in page.current_url)
 
 
@@ -231,25 +402,30 @@ def test_centres_of_the_plane_are_those_that_there_are_and_numbers_have_bounds(p
 
 
 def test_an_image_that_is_not_there_is_said(page, address):
+    resize(page, *PHONE)
     page.get(f"{address}/images")
     until(page, lambda: page.find_element(By.ID, "i-index"))
     typed(page, "i-index", "777")
     rule = "index must be a whole number from 0 to 299, got 777"
-    until(page, lambda: text(page, "message-images") == rule)
+    until(page, lambda: text(page, "message-image") == rule)
     assert "777" not in page.current_url
     assert "NaN" not in page.current_url
     typed(page, "i-index", "12")
     until(page, lambda: "index=12" in page.current_url)
-    until(page, lambda: rule not in text(page, "message-images"))
+    until(page, lambda: rule not in text(page, "message-image") and text(page, "busy-images") == "")
+    assert page.execute_script(TOO_WIDE) == []
 
 
 def test_open_a_run(page, address):
     page.get(f"{address}/runs")
     until(page, lambda: "runs" in text(page, "counted"))
+    resize(page, *PHONE)
+    assert page.execute_script(TOO_WIDE) == []
     page.find_element(By.ID, "filter").send_keys("figure-2 paper vidal-2024")
     until(page, lambda: text(page, "counted").startswith("1 of"))
     page.find_element(By.LINK_TEXT, "min-vidal-2024/figure-2").click()
     until(page, lambda: page.find_elements(By.ID, "run-report") != [])
+    assert page.execute_script(TOO_WIDE) == []
     files = page.find_elements(By.CSS_SELECTOR, "a[download]")
     assert "Claims, CSV" in [one.text for one in files]
     page.switch_to.frame("run-report")

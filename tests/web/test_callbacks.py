@@ -19,6 +19,7 @@ from dash import no_update
 from dash.exceptions import PreventUpdate
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from plotly.utils import PlotlyJSONEncoder
 
 from extremal import experiments
 from extremal.data import Dataset
@@ -37,10 +38,14 @@ from extremal.web.image_attacks import (
 from extremal.web.pages import images_page, playground_answers, playground_page, runs_page
 from extremal.web.pages.playground_answers import broken
 from extremal.web.playground_charts import draw_curve
-from extremal.web.playground_settings import PlanePoint, PlaygroundSettings
-from extremal.web.playground_training import decision_regions
+from extremal.web.playground_plane import decision_regions
+from extremal.web.playground_settings import (
+    PlanePoint,
+    PlaygroundSettings,
+    described,
+    read_settings,
+)
 from extremal.web.stored_runs import FILE_KINDS, changed, detail, drawn_file, listing, made_file
-from extremal.web.theme import read_theme
 
 OURS = INTERNAL_ERROR_SENTENCE.partition("{")[0]
 PLAIN = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
@@ -68,7 +73,6 @@ RUN = mappings("name", "scale") | st.fixed_dictionaries(
     optional={"scale": st.sampled_from(["quick", "paper"]) | ANYTHING},
 )
 PROBES = mappings("first", "second", "across", "up")
-THEMES = st.sampled_from(["light", "dark"]) | mappings("name", "text") | ANYTHING
 quick = settings(
     deadline=None,
     max_examples=60,
@@ -116,8 +120,8 @@ class Passing:
 
 def answered(callback, *values):
     """What a guarded callback returns: its message where it failed, else ''."""
-    found = errors_as_text(lambda words: (words,))(callback)(*values)
-    words = found[0] if len(found) == 1 else ""
+    found = errors_as_text(lambda words: {"words": words})(callback)(*values)
+    words = found.get("words", "") if isinstance(found, dict) else ""
     assert OURS not in words, words
     return words
 
@@ -127,31 +131,31 @@ def fixed(answers):
     return Fixed(answers[1.0].trained)
 
 
-@given(SETUPS, THEMES, ANYTHING)
+@given(SETUPS, ANYTHING)
 @quick
-def test_the_playground(fixed, values, look, asker):
-    answered(playground_answers.Playground(fixed).show, values, look, asker)
+def test_the_playground(fixed, values, asker):
+    answered(playground_answers.Playground(fixed).show, values, asker)
 
 
-@given(SETUPS, THEMES, ANYTHING)
+@given(SETUPS, ANYTHING)
 @settings(quick, max_examples=25)
-def test_the_test_points(fixed, values, look, asker):
-    answered(playground_answers.Playground(fixed).attack_and_certify, values, look, asker)
+def test_the_test_points(fixed, values, asker):
+    answered(playground_answers.Playground(fixed).attack_and_certify, values, asker)
 
 
-@given(SETUPS, PROBES, THEMES, ANYTHING)
+@given(SETUPS, PROBES, ANYTHING)
 @settings(quick, max_examples=40)
-def test_the_plane(fixed, values, point, look, asker):
-    answered(playground_answers.Playground(fixed).probe, values, point, look, asker)
+def test_the_plane(fixed, values, point, asker):
+    answered(playground_answers.Playground(fixed).probe, values, point, asker)
 
 
-@given(mappings("data", "index", "norm", "radius"), ANYTHING, ANYTHING)
+@given(mappings("data", "index", "norm", "radius", "own"), ANYTHING)
 @quick
-def test_the_images(passing, values, own, asker):
+def test_the_images(passing, values, asker):
     before = passing.count
-    words = answered(images_page.Images(passing).show, values, own, asker)
+    words = answered(images_page.Images(passing).show, values, asker)
     assert words or passing.count > before
-    assert answered(images_page.Images(Refusing()).show, values, own, asker)
+    assert answered(images_page.Images(Refusing()).show, values, asker)
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +166,12 @@ def passing():
 @given(st.fixed_dictionaries(SHOT), ANYTHING)
 @settings(quick, max_examples=3)
 def test_images_that_there_are(passing, values, asker):
-    assert answered(images_page.Images(passing).show, values, None, asker) == ""
+    found = images_page.Images(passing).show(values, asker)
+    shot = ImageQuestion(**values)
+    assert found["of-seen"] == (
+        f"image {shot.index} of {shot.data} · {shot.norm} · radius {shot.radius:g}"
+    )
+    assert "data-explained" in str(found["seen"])
 
 
 @given(
@@ -269,27 +278,91 @@ def test_an_answer_that_nobody_waits_for_changes_nothing():
 
 
 def test_a_good_question_is_drawn(fixed, answers):
-    shown = playground_answers.Playground(fixed).show({"p": 1}, "light", "me")
-    assert shown[2] == "stage"
-    assert "p = 1: of 33 neurons" in str(shown[5])
-    assert "OrthonormalMixture(dim=4" in shown[6]
-    both = playground_answers.Playground(fixed).show({"p": 1, "second_p": 3}, "dark", "me")
-    assert both[2] == "stage two"
-    assert len(both[8]) == 2
-    plane = playground_answers.Playground(fixed).probe({}, {"first": 2, "second": 3}, "dark", "me")
+    playground = playground_answers.Playground(fixed)
+    shown = playground.show({"p": 1}, "me")
+    assert shown["stage"] == "stage"
+    assert "p = 1: of 33 neurons" in str(shown["headline-0"])
+    assert "OrthonormalMixture(dim=4" in shown["code"]
+    both = playground.show({"p": 1, "second_p": 3}, "me")
+    assert both["stage"] == "stage two"
+    assert len(both["tracks"]) == 2
+    plane = playground.probe({}, {"first": 2, "second": 3}, "me")
     told = decision_regions(answers[1.0].trained, PlanePoint(2, 3), Deadline(300.0))
-    assert f"{told.radius:.3f}" in str(plane[2])
-    curve, words, message = playground_answers.Playground(fixed).attack_and_certify(
-        {}, "dark", "me"
+    assert f"{told.radius:.3f}" in str(plane["told"])
+    radii = playground.attack_and_certify({}, "me")
+    assert radii["curve"] == draw_curve([answers[1.0]])
+    assert broken(answers[1.0]) in str(radii["broken"])
+
+
+def test_every_panel_is_told_of_which_settings_it_is(fixed):
+    playground, setup = playground_answers.Playground(fixed), {"seed": 7, "second_p": 3}
+    words = described(read_settings(setup))
+    shown = playground.show(setup, "me")
+    assert shown["settings"] == words
+    panels = {name: said for name, said in shown.items() if name.startswith("of-")}
+    assert panels == {f"of-{name}": words for name in playground_answers.FLOW_PLACES}
+    assert playground.attack_and_certify(setup, "me")["of-curve"] == words
+    plane = playground.probe(setup, {"up": 0.5}, "me")
+    assert (
+        plane["of-plane-0"] == plane["of-plane-1"] == f"(1, 0.5) in the plane of μ₁, μ₃ · {words}"
     )
-    assert curve == draw_curve([answers[1.0]], read_theme("dark"))
-    assert broken(answers[1.0]) in str(words)
-    assert message == ""
+
+
+def asked(client, group: str, **values) -> dict:
+    """What the server answers for a group of the playground."""
+    described = client.get("/_dash-dependencies").get_json()
+    one = next(one for one in described if f"answered-{group}.data" in one["output"])
+    names = [name.split("@")[0].rsplit(".", 1) for name in one["output"].strip(".").split("...")]
+    sent = {
+        "output": one["output"],
+        "outputs": [{"id": ident, "property": part} for ident, part in names],
+        "inputs": [{**wire, "value": values.get(wire["id"])} for wire in one["inputs"]],
+        "state": [{**wire, "value": "me"} for wire in one["state"]],
+        "changedPropIds": ["setup.data"],
+    }
+    return client.post("/_dash-update-component", json=sent).get_json()["response"]
+
+
+@pytest.mark.parametrize("group", ["flow", "radii", "plane"])
+def test_an_answer_says_whose_it_is_and_a_failure_leaves_what_is_shown_as_it_was(fixed, group):
+    client = create_app("nowhere", pool=fixed).server.test_client()
+    probe = {"up": 0.2, "turn": 8}
+    turn = 8 if group == "plane" else 7
+    found = asked(client, group, setup={"p": 1, "turn": 7}, probe=probe)
+    assert found[f"shown-{group}"] == found[f"answered-{group}"] == {"data": turn}
+    assert found[f"message-{group}"] == {"children": ""}
+    bad = asked(client, group, setup={"p": 99, "turn": 7}, probe=probe)
+    assert bad.keys() == {f"answered-{group}", f"message-{group}"}
+    assert bad[f"answered-{group}"] == {"data": turn}
+    assert bad[f"message-{group}"]["children"].startswith("p must")
+
+
+def test_every_term_of_the_page_is_explained():
+    page = json.dumps(playground_page.page("").to_plotly_json(), cls=PlotlyJSONEncoder)
+    parts = json.loads(page)
+    found = {}
+
+    def look(part) -> None:
+        if isinstance(part, list):
+            for one in part:
+                look(one)
+        elif isinstance(part, dict):
+            props = part.get("props", {})
+            if "term" in str(props.get("className", "")).split():
+                found[props["children"]] = props["data-explained"]
+            look(props.get("children"))
+
+    look(parts)
+    assert all(len(words) > 30 for words in found.values())
+    for name in ("attack", "certificate", "subclasses", "flow time", "certified ball", "?"):
+        assert name in found
 
 
 def test_bad_links_are_explained_in_the_page():
     page = str(playground_page.page("?p=17"))
     assert "This link can't be followed as it is: p must be" in page
+    twice = str(images_page.page("?norm=l2&norm=l1"))
+    assert "This link can't be followed as it is: link must name norm once, got l2 and l1." in twice
     assert "This link can't be followed as it is: norm must be" in str(images_page.page("?norm=l7"))
     gone = str(runs_page.RunPages(Fixed(None), None).page("?name=nobody/knows&scale=paper"))
     assert "unknown experiment" in gone

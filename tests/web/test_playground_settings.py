@@ -17,6 +17,7 @@ from extremal.web.playground_settings import (
     WHOLE_NUMBERS,
     PlanePoint,
     PlaygroundSettings,
+    described,
     link,
     read_link,
     read_plane_point,
@@ -111,6 +112,9 @@ def test_the_usual_plane_is_between_the_classes(positive, negative):
         ("?first=7", "centres 1..4"),
         ("?across=2", "across must"),
         ("?p=1e400", "p must be a number"),
+        ("?p=3&p=1", "link must name p once, got 3 and 1"),
+        ("?p=3&seed=1&p=3", "link must name p once, got 3 and 3"),
+        ("?second_p=2&beside=3", "name the second p once"),
         ("?seed=", "seed must be a number, got nothing"),
         ("?p=" + "1" * LONGEST_LINK, "at most 2000 characters"),
         ("?%00=%ff", "name only"),
@@ -135,6 +139,10 @@ def test_text_is_a_set_up_or_a_value_error(given_values):
 
 def test_two_problems_to_compare():
     both = PlaygroundSettings(p=1.0, second_p=3.0)
+    assert described(both) == (
+        "p = 1 and p = 3 · 2 + 2 subclasses · spread 0.1 · first weights 1e-4 · 60 neurons · "
+        "seed 0 · exp loss"
+    )
     assert read_link("?beside=3")[0] == both  # a link of an earlier version
     first, second = both.problems()
     assert (first, second) == (PlaygroundSettings(p=1.0), PlaygroundSettings(p=3.0))

@@ -12,13 +12,9 @@ from extremal.models import PReLUNet, float64_copy, margin
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import Deadline, Superseded
 from extremal.web.pages.playground_answers import broken, followed, headline, recipe, told_regions
+from extremal.web.playground_plane import decision_regions
 from extremal.web.playground_settings import PlanePoint, PlaygroundSettings
-from extremal.web.playground_training import (
-    attack_and_certify,
-    decision_regions,
-    directions,
-    train_flow,
-)
+from extremal.web.playground_training import attack_and_certify, directions, train_flow
 
 
 def test_with_p_1_neurons_follow_averages_and_half_break_at_one_over_root_k(answers):

@@ -42,6 +42,13 @@ window.dash_clientside = window.dash_clientside || {};
     window.setTimeout(() => keep.set_props("typed", { data: words }), 200);
   });
 
+  document.addEventListener("click", function (event) {
+    const summary = event.target instanceof Element && event.target.closest("#intro > summary");
+    if (!summary) { return; }
+    const state = summary.parentElement.open ? "closed" : "open"; // it is not yet what it becomes
+    window.localStorage.setItem("extremal-introduction", state);
+  });
+
   // Write what was chosen into the address, unless a number in it is none.
   function address(values, usual) {
     const query = new URLSearchParams();
@@ -194,6 +201,12 @@ window.dash_clientside = window.dash_clientside || {};
       return keep.no_update;
     },
 
+    // The introduction is open until somebody closes it; other settings where there is room.
+    unfold: function () {
+      const closed = window.localStorage.getItem("extremal-introduction") === "closed";
+      return [!closed, window.matchMedia("(min-width: 64.01rem)").matches];
+    },
+
     session: function (known) {
       if (known) { return keep.no_update; }
       const random = new Uint32Array(4);
@@ -202,7 +215,7 @@ window.dash_clientside = window.dash_clientside || {};
     },
 
     collect: function (
-      p, secondP, positive, negative, spread, init, width, seed, loss, on, theme, typed,
+      p, secondP, positive, negative, spread, init, width, seed, loss, on, typed,
       first, second, before
     ) {
       const setup = {
@@ -245,7 +258,7 @@ window.dash_clientside = window.dash_clientside || {};
       return [Number(at.x.toFixed(2)), Number(at.y.toFixed(2))];
     },
 
-    // A new flow is shown as it ends; the same one, drawn anew in another theme, where it was.
+    // A new flow is shown as it ends; the same one, asked for again, where it was.
     arrive: function (tracks, moment) {
       const last = Math.max(...tracks.map((track) => track.last));
       const now = tracks.map((track) => track.of).join(" ");
@@ -272,9 +285,10 @@ window.dash_clientside = window.dash_clientside || {};
       }
       const words = tracks.map(function (track) {
         const frame = frameAt(track.times, time);
-        return "loss " + track.loss[frame].toPrecision(2) + ", " + phase(track, time);
+        const whose = tracks.length > 1 ? "p = " + track.p + ": " : "";
+        return whose + "loss " + track.loss[frame].toPrecision(2) + ", " + phase(track, time);
       });
-      const told = "t = " + Number(time.toPrecision(3)) + ": " + words.join(" | ");
+      const told = ["t = " + Number(time.toPrecision(3)), ...words].join(" · ");
       document.getElementById("moment").setAttribute("aria-valuetext", told);
       return told;
     },
@@ -290,11 +304,12 @@ window.dash_clientside = window.dash_clientside || {};
       return [keep.no_update, keep.no_update, at + 1, keep.no_update];
     },
 
-    shoot: function (data, index, norm, radius, typed, known, before) {
+    shoot: function (data, index, norm, radius, own, typed, known, before) {
       const other = before && before.norm !== norm;
       const far = other ? known.usual[norm] : number(radius, "i-radius");
       const shot = { data: data, index: number(index, "i-index"), norm: norm, radius: far };
       address(shot, { data: "", norm: "" });
+      shot.own = own || null;
       shot.turn = next();
       return [shot, other ? far : keep.no_update, known.largest[norm]];
     },

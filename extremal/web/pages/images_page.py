@@ -15,6 +15,7 @@ from extremal.models import PReLUNet
 from extremal.web import controls
 from extremal.web.answer_pool import AnswerPool, Deadline, place_of
 from extremal.web.callback_errors import errors_as_text
+from extremal.web.freshness import Group, add_answer, add_marks, badge, group_stores
 from extremal.web.image_attacks import (
     CHOOSABLE_IMAGES,
     CLASS_NAMES,
@@ -26,6 +27,7 @@ from extremal.web.image_attacks import (
     ImageQuestion,
     NetworkAnswer,
     UploadedNetworks,
+    described,
     grey_png,
     load_images,
     network_answer,
@@ -34,6 +36,10 @@ from extremal.web.image_attacks import (
     signed_png,
 )
 from extremal.web.playground_settings import read_turn
+from extremal.web.terms import term
+
+# What is answered at once: the image and all networks.
+GROUPS = {"image": Group(("shot",), "attacking …")}
 
 
 class Images:
@@ -42,9 +48,9 @@ class Images:
     def __init__(self, pool: AnswerPool) -> None:
         self._pool, self._own = pool, UploadedNetworks()
 
-    def show(self, values: Any, own: Any, asker: Any) -> tuple[Any, str]:
+    def show(self, values: Any, asker: Any) -> dict[str, Any]:
         """The image and, for each network, the worst image near it."""
-        shot = read_question(values)
+        shot, own = read_question(values), values.get("own")
         images = self._images(shot.data)
         shipped = [f"{shot.data}-p{p}" for p in SHIPPED_POWERS]
         asked = [(name, name, self._shipped(name)) for name in shipped]
@@ -56,7 +62,7 @@ class Images:
             who = place_of(asker, f"image {place}")
             question = ("seen", name, key, shot)
             seen.append(self._pool.ask(question, work, asker=who, turn=read_turn(values)))
-        return _shown(shot, images, seen), ""
+        return {"seen": _shown(shot, images, seen), "of-seen": described(shot)}
 
     def upload(self, contents: Any, name: Any) -> tuple[Any, str, str]:
         """Keep a model file of one's own: its key, its name, and no message."""
@@ -96,19 +102,24 @@ def page(search: str | None) -> Any:
             ),
             html.Div(wrong, className="message", role="alert"),
             _controls(shot),
-            html.Div("attacking …", id="busy-images", className="busy", role="status", hidden=True),
-            controls.message("message-images"),
-            html.Div(id="seen", **controls.aria(live="polite")),
+            badge("images"),
+            controls.message("message-image"),
+            html.Div(
+                controls.marked("seen", html.Div(id="seen", **controls.aria(live="polite"))),
+                className="from-image",
+            ),
+            *group_stores(GROUPS),
             dcc.Store(id="shot"),
             dcc.Store(id="own"),
             dcc.Store(id="usual-radii", data={"usual": USUAL_RADII, "largest": LARGEST_RADII}),
         ],
+        id="images",
         className="plain images",
     )
 
 
 def _controls(shot: ImageQuestion) -> Any:
-    def radios(ident: str, words: str, options: Any, value: str) -> Any:
+    def radios(ident: str, words: Any, options: Any, value: str) -> Any:
         chosen = dcc.RadioItems(id=ident, options=list(options), value=value, inline=True)
         return html.Fieldset([html.Legend(words), chosen], className="field")
 
@@ -123,7 +134,7 @@ def _controls(shot: ImageQuestion) -> Any:
                 CHOOSABLE_IMAGES - 1,
                 1,
             ),
-            radios("i-norm", "Norm", NORMS, shot.norm),
+            radios("i-norm", term("norm", "Norm"), NORMS, shot.norm),
             controls.number("i-radius", "Radius", shot.radius, 0, LARGEST_RADII[shot.norm], 0.01),
             html.Div(
                 [
@@ -169,12 +180,13 @@ def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
     found = "The worst image found" if seen.worst else "The smallest attack, which is"
     about = f"{found} within radius {shot.radius:g}"
     smallest = "none found" if math.isinf(seen.smallest) else f"{seen.smallest:.3f}"
-    facts = {
-        "Says of the image": f"{names[seen.said]}, margin {seen.margin:.2f}",
-        "Margin after the attack": f"{seen.margin_adv:.2f}",
-        "Smallest attack": f"{smallest} in {shot.norm}",
-        "No attack below": f"{seen.certified:.3f}",
-    }
+    margin = f"{names[seen.said]}, margin {seen.margin:.2f}"
+    facts = (
+        (("Says of the image",), margin),
+        ((term("margin", "Margin"), " after the attack"), f"{seen.margin_adv:.2f}"),
+        ((term("attack", "Smallest attack"),), f"{smallest} in {shot.norm}"),
+        ((term("certificate", "No attack below"),), f"{seen.certified:.3f}"),
+    )
     return html.Div(
         [
             html.H2(title),
@@ -193,8 +205,8 @@ def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
             ),
             html.Small(f"{about}, and what it changed"),
             html.P(verdict, className="differs" if seen.broken else "agrees"),
-            html.Dl([part for k, v in facts.items() for part in (html.Dt(k), html.Dd(v))]),
-            html.H3(f"Neurons that vote most for {names[seen.said]}"),
+            html.Dl([part for k, v in facts for part in (html.Dt(list(k)), html.Dd(v))]),
+            html.H3(["Neurons that ", term("votes", "vote"), f" most for {names[seen.said]}"]),
             html.Div(
                 [
                     html.Figure(
@@ -218,19 +230,13 @@ def _network(seen: NetworkAnswer, shot: ImageQuestion, x: Any) -> Any:
 
 def add_callbacks(app: Dash, images: Images) -> None:
     """Connect the page with its answers."""
-    app.callback(
-        Output("seen", "children"),
-        Output("message-images", "children"),
-        Input("shot", "data"),
-        Input("own", "data"),
-        State("session", "data"),
-        running=[(Output("busy-images", "hidden"), False, True)],
-        prevent_initial_call=True,
-    )(errors_as_text(lambda words: (no_update, words))(images.show))
+    places = {name: Output(name, "children") for name in ("seen", "of-seen")}
+    add_answer(app, "image", images.show, places, [Input("shot", "data")])
+    add_marks(app, "images", GROUPS)
     app.callback(
         Output("own", "data"),
         Output("upload-told", "children"),
-        Output("message-images", "children", allow_duplicate=True),
+        Output("message-image", "children", allow_duplicate=True),
         Input("upload", "contents"),
         State("upload", "filename"),
         prevent_initial_call=True,
@@ -244,6 +250,7 @@ def add_callbacks(app: Dash, images: Images) -> None:
         Input("i-index", "value"),
         Input("i-norm", "value"),
         Input("i-radius", "value"),
+        Input("own", "data"),
         Input("typed", "data"),
         State("usual-radii", "data"),
         State("shot", "data"),

@@ -16,14 +16,17 @@ from dash import html
 
 from extremal.theory import OPTIMAL_RADIUS, average_radius
 from extremal.web.answer_pool import AnswerPool, place_of
-from extremal.web.playground_charts import draw_curve, draw_plane, draw_time
+from extremal.web.curve_legend import legend
+from extremal.web.playground_charts import draw_curve, draw_time
+from extremal.web.playground_plane import DecisionRegions, decision_regions, draw_plane
 from extremal.web.playground_settings import (
     PlaygroundSettings,
+    described,
     read_plane_point,
     read_settings,
     read_turn,
 )
-from extremal.web.playground_space import EXACT_VIEW, PROJECTED_VIEW, draw_space, track
+from extremal.web.playground_space import draw_space, track
 from extremal.web.playground_training import (
     FIRST_TIME,
     FRAME_COUNT,
@@ -31,16 +34,19 @@ from extremal.web.playground_training import (
     LOSS_GOAL,
     TEST_POINTS,
     TRAIN_POINTS,
-    DecisionRegions,
     RadiusBrackets,
     TrainedNetwork,
     attack_and_certify,
-    decision_regions,
     directions,
     train_flow,
 )
-from extremal.web.theme import Theme, empty_figure, read_theme
+from extremal.web.terms import term
+from extremal.web.theme import empty_figure, subscript
 
+# Places of the page that follow from the training alone.
+FLOW_PLACES = ("space-0", "space-1", "over-time", "followed", "code")
+# What is said of a drawing in three dimensions.
+EXACT_VIEW = "Three dimensions, as they are."
 # What a neuron follows, by the first word of a direction's name.
 DIRECTION_KINDS = {
     "average": "a class average",
@@ -180,33 +186,39 @@ class Playground:
             found.append(self._pool.ask(one, work, asker=who, turn=turn))
         return found
 
-    def show(self, values: Any, theme: Any, asker: Any) -> tuple[Any, ...]:
+    def show(self, values: Any, asker: Any) -> dict[str, Any]:
         """Everything that follows from the training alone."""
-        chosen, setup, turn = read_theme(theme), read_settings(values), read_turn(values)
+        setup, turn = read_settings(values), read_turn(values)
         found = self.trained(setup, asker, turn)
         # Drawing costs as much as a small training: it, too, waits for a thread, and is kept.
-        drawn: tuple[Any, ...] = self._pool.ask(
-            ("drawn", setup, chosen),
-            lambda _: _drawn(setup, found, chosen),
+        drawn: dict[str, Any] = self._pool.ask(
+            ("drawn", setup),
+            lambda _: _drawn(setup, found),
             asker=place_of(asker, "drawn"),
             turn=turn,
         )
         return drawn
 
-    def attack_and_certify(self, values: Any, theme: Any, asker: Any) -> tuple[Any, ...]:
+    def attack_and_certify(self, values: Any, asker: Any) -> dict[str, Any]:
         """How far the test points hold: it comes after the training."""
-        chosen, setup, turn = read_theme(theme), read_settings(values), read_turn(values)
+        setup, turn = read_settings(values), read_turn(values)
         found = []
         for place, trained in enumerate(self.trained(setup, asker, turn)):
             work = functools.partial(attack_and_certify, trained)
             who = place_of(asker, f"radii {place}")
             key = ("radii", trained.setup)
             found.append(self._pool.ask(key, work, asker=who, turn=turn))
-        return draw_curve(found, chosen), [html.P(broken(answer)) for answer in found], ""
+        curve = draw_curve(found)
+        return {
+            "curve": curve,
+            "legend-curve": legend(curve),
+            "broken": [html.P(broken(answer)) for answer in found],
+            "of-curve": described(setup),
+        }
 
-    def probe(self, values: Any, point: Any, theme: Any, asker: Any) -> tuple[Any, ...]:
+    def probe(self, values: Any, point: Any, asker: Any) -> dict[str, Any]:
         """The plane of two centres for each network, and what is said of the point."""
-        chosen, setup = read_theme(theme), read_settings(values)
+        setup = read_settings(values)
         probe = read_plane_point(point, setup)
         turn = max(read_turn(values), read_turn(point))
         found = []
@@ -215,32 +227,46 @@ class Playground:
             who = place_of(asker, f"plane {place}")
             found.append(self._pool.ask((trained.setup, probe), work, asker=who, turn=turn))
         powers = [each.p for each in setup.problems()]
-        figures = [draw_plane(one, p, chosen) for one, p in zip(found, powers, strict=True)]
-        told = [html.P(told_regions(one, p)) for one, p in zip(found, powers, strict=True)]
-        return figures[0], figures[1] if len(figures) > 1 else empty_figure(""), told, ""
+        both = list(zip(found, powers, strict=True))
+        figures = [draw_plane(one, p) for one, p in both]
+        names = f"μ{subscript(probe.first)}, μ{subscript(probe.second)}"
+        words = f"({probe.across:g}, {probe.up:g}) in the plane of {names} · {described(setup)}"
+        return {
+            "plane-0": figures[0],
+            "plane-1": figures[-1] if len(figures) > 1 else empty_figure(),
+            "told": [html.P(told_regions(one, p)) for one, p in both],
+            **{f"of-plane-{place}": words for place in (0, 1)},
+        }
 
 
-def _drawn(setup: PlaygroundSettings, found: list[TrainedNetwork], theme: Theme) -> tuple[Any, ...]:
+def _drawn(setup: PlaygroundSettings, found: list[TrainedNetwork]) -> dict[str, Any]:
     """What `Playground.show` puts on the page."""
-    several = len(found) > 1
-    spaces = [draw_space(trained, theme) for trained in found]
-    return (
-        spaces[0],
-        spaces[1] if several else empty_figure(""),
-        "stage two" if several else "stage",
-        draw_time(found, theme),
-        [_table(trained) for trained in found],
-        [html.P(headline(trained)) for trained in found],
-        recipe(setup),
-        "",
-        [track(trained) for trained in found],
-        EXACT_VIEW if setup.dim == 3 else PROJECTED_VIEW.format(dim=setup.dim),
-    )
+    several, words = len(found) > 1, described(setup)
+    spaces = [draw_space(trained) for trained in found]
+    told = [html.P(headline(trained)) for trained in found]
+    exact, time = setup.dim == 3, draw_time(found)
+    view = EXACT_VIEW if exact else term("projection", f"{setup.dim} dimensions, projected.")
+    return {
+        "space-0": spaces[0],
+        "space-1": spaces[-1] if several else empty_figure(),
+        "headline-0": told[0],
+        "headline-1": told[-1] if several else "",
+        "stage": "stage two" if several else "stage",
+        "over-time": time,
+        "legend-time": legend(time),
+        "followed": [_table(trained) for trained in found],
+        "code": recipe(setup),
+        "tracks": [track(trained) for trained in found],
+        "view": view,
+        "settings": words,
+        **{f"of-{place}": words for place in FLOW_PLACES},
+    }
 
 
 def _table(trained: TrainedNetwork) -> Any:
     rows = followed(trained)
-    top = [html.Th(name, scope="col") for name in ("Direction", "Neurons", "Share", "Least cosine")]
+    names = ("Direction", "Neurons", term("share", "Share"), term("least cosine", "Least cosine"))
+    top = [html.Th(name, scope="col") for name in names]
     body = [
         html.Tr(
             [

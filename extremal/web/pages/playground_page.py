@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html, no_update
+from dash import ClientsideFunction, Dash, Input, Output, State, dcc, html
 
 from extremal.web import controls
-from extremal.web.callback_errors import errors_as_text
-from extremal.web.pages.playground_answers import Playground
+from extremal.web.freshness import Group, add_answer, add_marks, add_paint, badge, group_stores
+from extremal.web.pages.playground_answers import FLOW_PLACES, Playground
 from extremal.web.playground_settings import (
     LOSS_NAMES,
     PLANE_REACH,
@@ -23,56 +23,47 @@ from extremal.web.playground_settings import (
 )
 from extremal.web.playground_space import grid_times
 from extremal.web.playground_training import FRAME_COUNT
-from extremal.web.theme import empty_figure
+from extremal.web.terms import term
+
+# The panels that are answered together, in the order in which they are.
+GROUPS = {
+    "flow": Group(("setup",), "training …"),
+    "radii": Group(("setup",), "attacking the test points …"),
+    "plane": Group(("setup", "probe"), "attacking the point …"),
+}
+# The graphs of the page, which the browser paints.
+GRAPHS = ("space-0", "space-1", "curve", "over-time", "plane-0", "plane-1")
+# Where the parts of each group's answer go that are neither drawn nor words on an old panel.
+ANSWER_PLACES = {
+    "flow": {
+        "stage": ("stage", "className"),
+        "tracks": ("tracks", "data"),
+        **{name: (name, "children") for name in ("headline-0", "headline-1", "followed", "code")},
+        **{name: (name, "children") for name in ("view", "settings", "legend-time")},
+    },
+    "radii": {name: (name, "children") for name in ("broken", "legend-curve")},
+    "plane": {"told": ("told-plane", "children")},
+}
+# The panels of each group.
+PANELS = {"flow": FLOW_PLACES, "radii": ("curve",), "plane": ("plane-0", "plane-1")}
 
 
 def add_callbacks(app: Dash, playground: Playground) -> None:
     """Connect the page with its answers."""
-    shown = [
-        Output("space-0", "figure"),
-        Output("space-1", "figure"),
-        Output("stage", "className"),
-        Output("over-time", "figure"),
-        Output("followed", "children"),
-        Output("headline", "children"),
-        Output("code", "children"),
-        Output("message", "children"),
-        Output("tracks", "data"),
-        Output("view", "children"),
-    ]
-    busy = [(Output("busy", "hidden"), False, True)]
-    known = [Input("theme", "data"), State("session", "data")]
-
-    def not_shown(words: str) -> tuple[Any, ...]:
-        place = shown.index(Output("message", "children"))
-        return tuple(words if k == place else no_update for k in range(len(shown)))
-
-    app.callback(shown, Input("setup", "data"), *known, running=busy, prevent_initial_call=True)(
-        errors_as_text(not_shown)(playground.show)
-    )
-    app.callback(
-        Output("curve", "figure"),
-        Output("broken", "children"),
-        Output("message-curve", "children"),
-        Input("setup", "data"),
-        *known,
-        running=[(Output("broken", "className"), "headline stale", "headline")],
-        prevent_initial_call=True,
-    )(errors_as_text(lambda words: (empty_figure(""), "", words))(playground.attack_and_certify))
-    app.callback(
-        Output("plane-0", "figure"),
-        Output("plane-1", "figure"),
-        Output("told-plane", "children"),
-        Output("message-plane", "children"),
-        Input("setup", "data"),
-        Input("probe", "data"),
-        *known,
-        prevent_initial_call=True,
-    )(
-        errors_as_text(lambda words: (empty_figure(""), empty_figure(""), "", words))(
-            playground.probe
-        )
-    )
+    answers: dict[str, Callable[..., dict[str, Any]]] = {
+        "flow": playground.show,
+        "radii": playground.attack_and_certify,
+        "plane": playground.probe,
+    }
+    for group, callback in answers.items():
+        outputs = {name: Output(*place) for name, place in ANSWER_PLACES[group].items()}
+        for panel in PANELS[group]:
+            outputs[f"of-{panel}"] = Output(f"of-{panel}", "children")
+            if panel in GRAPHS:
+                outputs[panel] = Output(f"{panel}-drawn", "data")
+        inputs = [Input(store, "data") for store in GROUPS[group].asked]
+        add_answer(app, group, callback, outputs, inputs)
+    add_marks(app, "playground", GROUPS)
     _add_clientside(app)
 
 
@@ -82,6 +73,9 @@ def _add_clientside(app: Dash) -> None:
     def add(function: str, *wires: Any, **more: Any) -> None:
         app.clientside_callback(ClientsideFunction("explorer", function), *wires, **more)
 
+    for graph in GRAPHS:
+        add_paint(app, graph)
+    add("unfold", Output("intro", "open"), Output("more", "open"), Input("intro", "id"))
     _add_settings(add)
     _add_time(add)
 
@@ -96,7 +90,6 @@ def _add_settings(add: Callable[..., None]) -> None:
         *(Output(f"c-{name}", part) for part in ("value", "max") for name in ("first", "second")),
         *(Input(f"c-{name}", "value") for name in names),
         Input("second-p-on", "data"),
-        Input("theme", "data"),
         Input("typed", "data"),
         State("c-first", "value"),
         State("c-second", "value"),
@@ -193,10 +186,11 @@ def page(search: str | None) -> Any:
         )
     return html.Div(
         [
-            html.H1("Turn p, and watch what the neurons learn", className="unseen"),
             html.Div(wrong, className="message", role="alert", id="wrong-link"),
+            _introduction(),
             _controls(setup),
             html.Div([_told(), _stage(probe, setup)], className="found"),
+            *group_stores(GROUPS),
             dcc.Store(id="setup"),
             dcc.Store(id="probe"),
             dcc.Store(id="tracks"),
@@ -205,7 +199,47 @@ def page(search: str | None) -> Any:
             dcc.Store(id="grid", data=grid_times()),
             dcc.Interval(id="tick", interval=80, disabled=True),
         ],
+        id="playground",
         className="playground",
+    )
+
+
+def _introduction() -> Any:
+    """What you see, what to turn, what to look for; it can be folded away."""
+    steps = (
+        (
+            "What you see: ",
+            "the neurons of a small network that learns to tell class + (blue) from class − "
+            "(orange). Each class has several clusters, its ",
+            (term("subclass", "subclasses"), "."),
+        ),
+        (
+            "What to turn: ",
+            "Power p, from 1 (ReLU) to 3; or see both side by side, by one click. Play shows the "
+            "training from its first moment.",
+            (),
+        ),
+        (
+            "What to look for: ",
+            "with p = 1 neurons go to the ",
+            (
+                term("class averages"),
+                ", with p = 3 to the ",
+                term("subclass centres"),
+                ". Then points survive ",
+                term("attack", "attacks"),
+                " of a larger radius: the curve moves to the right.",
+            ),
+        ),
+    )
+    return html.Details(
+        [
+            html.Summary(html.H1("Turn p, and watch what the neurons learn")),
+            html.Ol([html.Li([html.B(name), first, *rest]) for name, first, rest in steps]),
+        ],
+        id="intro",
+        className="intro",
+        open=True,
     )
 
 
@@ -221,25 +255,38 @@ def _controls(setup: PlaygroundSettings) -> Any:
                 id="second-p-place",
                 hidden=not compared,
             ),
-            html.Button(
-                "p = 1 beside p = 3",
-                id="compare",
-                type="button",
-                **controls.aria(pressed=str(compared).lower()),
+            html.Div(
+                [
+                    html.Button(
+                        "p = 1 beside p = 3",
+                        id="compare",
+                        type="button",
+                        **controls.aria(pressed=str(compared).lower()),
+                    ),
+                    html.Details(
+                        [html.Summary("More settings"), _other_settings(setup)], id="more"
+                    ),
+                ],
+                className="pair",
             ),
+        ],
+        className="controls",
+        **controls.aria(label="Settings"),
+    )
+
+
+def _other_settings(setup: PlaygroundSettings) -> Any:
+    """All settings but p, and what can be copied."""
+    losses = dcc.RadioItems(
+        id="c-loss", options=list(LOSS_NAMES), value=setup.loss, inline=True, className="losses"
+    )
+    return html.Div(
+        [
             *(controls.slider(name, getattr(setup, name)) for name in SLIDER_SETTINGS),
             html.Div(
                 [
                     controls.number("c-seed", "Seed", setup.seed, 0, 9999, 1),
-                    html.Fieldset(
-                        [
-                            html.Legend("Loss"),
-                            dcc.RadioItems(
-                                id="c-loss", options=list(LOSS_NAMES), value=setup.loss, inline=True
-                            ),
-                        ],
-                        className="field",
-                    ),
+                    html.Fieldset([html.Legend("Loss"), losses], className="field"),
                 ],
                 className="pair",
             ),
@@ -252,69 +299,119 @@ def _controls(setup: PlaygroundSettings) -> Any:
             ),
             html.Div(id="copied", className="soft", role="status"),
         ],
-        className="controls",
-        **controls.aria(label="Settings"),
+        className="rest",
     )
 
 
 def _told() -> Any:
-    """The headline, and what is wrong, if something is."""
+    """Of which settings the page is, what is computed, and what is wrong, if something is."""
     return html.Div(
         [
-            html.Div("training …", id="busy", className="busy", role="status", hidden=True),
-            controls.message("message"),
-            html.Div(id="headline", className="headline", **controls.aria(live="polite")),
-            html.Div(id="broken", className="headline", **controls.aria(live="polite")),
+            html.P(
+                [
+                    html.B("Shown: ", className="now"),
+                    html.B("Old: ", className="then"),
+                    html.Span(id="settings"),
+                ],
+                className="settings soft",
+            ),
+            badge("playground"),
+            controls.message("message-flow"),
         ],
-        className="told",
+        className="told from-flow",
     )
 
 
 def _stage(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
-    view = html.P(id="view", className="soft")
     return html.Div(
         [
-            controls.figure(
-                "space-0",
-                "Neurons, data and centres",
-                config=controls.SPACE_GRAPH_CONFIG,
-                kind="space",
-                note=view,
-            ),
-            controls.figure(
-                "space-1",
-                "The same for the second p",
-                config=controls.SPACE_GRAPH_CONFIG,
-                kind="space second",
-            ),
             _clock(),
+            *_spaces(),
             controls.figure(
                 "curve",
                 "How many test points survive",
+                group="radii",
                 kind="curve",
-                note=controls.message("message-curve"),
+                note=[
+                    controls.message("message-radii"),
+                    html.Div(id="broken", className="headline", **controls.aria(live="polite")),
+                    _terms(
+                        *(term("robust accuracy", "Robust accuracy"), " by ", term("l2 radius")),
+                        *(", from ", term("attack"), " and ", term("certificate"), "; "),
+                        *(term("1/√K", "1/\u2060√K"), ", ", term("√2/2")),
+                    ),
+                    html.Div(id="legend-curve", className="legend"),
+                ],
             ),
-            controls.figure("over-time", "Training, in two phases", kind="time"),
             controls.figure(
-                "plane-0",
-                "Decision regions between two centres",
-                kind="plane",
-                note=_probe(probe, setup),
+                "over-time",
+                "Training, in two phases",
+                group="flow",
+                kind="time",
+                note=[
+                    _terms(
+                        *(term("alignment", "Alignment"), ", then ", term("fitting"), ", over "),
+                        *(term("flow time"), ". Loss, ", term("cosine"), " and length "),
+                        *(term("‖w‖"), " of the ", term("neurons that matter"), "."),
+                    ),
+                    html.Div(id="legend-time", className="legend"),
+                ],
             ),
-            controls.figure("plane-1", "Decision regions, second p", kind="plane second"),
+            _probe(probe, setup),
+            *(
+                controls.figure(
+                    f"plane-{k}", f"Decision regions{which}", group="plane", kind=f"plane{kind}"
+                )
+                for k, which, kind in ((0, "", ""), (1, ", second p", " second"))
+            ),
             html.Section(
-                [html.H2("What the neurons follow"), html.Div(id="followed", className="tables")],
-                className="panel follows",
+                [
+                    html.H2("What the neurons follow"),
+                    controls.marked("followed", html.Div(id="followed", className="tables")),
+                ],
+                className="panel follows from-flow",
             ),
             html.Details(
-                [html.Summary("As Python"), html.Pre(html.Code(id="code"), tabIndex="0")],
-                className="panel code",
+                [
+                    html.Summary("As Python"),
+                    controls.marked("code", html.Pre(html.Code(id="code"), tabIndex="0")),
+                ],
+                className="panel code from-flow",
                 open=True,
             ),
         ],
         id="stage",
         className="stage",
     )
+
+
+def _terms(*words: Any) -> Any:
+    """A line under a heading, with words that are explained."""
+    return html.P(list(words), className="soft")
+
+
+def _spaces() -> list[Any]:
+    """The scenes of the first p and of the second, each under what its neurons follow."""
+
+    def scene(k: int, title: str, kind: str, *words: Any) -> Any:
+        told = html.Div(id=f"headline-{k}", className="headline", **controls.aria(live="polite"))
+        return controls.figure(
+            f"space-{k}",
+            title,
+            group="flow",
+            kind=kind,
+            config=controls.SPACE_GRAPH_CONFIG,
+            note=[told],
+            foot=_terms(*words),
+        )
+
+    first = (term("neurons", "Neurons"), ", ", term("class averages"), ", ")
+    more = (term("subclass centres"), ". ", html.Span(id="view"))
+    again = ("Drag a drawing to turn it.",)
+    return [
+        scene(0, "Neurons, data and centres", "space", *first, *more),
+        scene(1, "The same for the second p", "space second", *again),
+    ]
 
 
 def _clock() -> Any:
@@ -328,7 +425,7 @@ def _clock() -> Any:
             ),
             html.Output(id="clock", htmlFor="moment", **controls.aria(live="polite")),
         ],
-        className="clock",
+        className="clock from-flow",
         role="group",
         **controls.aria(label="Time of training"),
     )
@@ -336,32 +433,26 @@ def _clock() -> Any:
 
 def _probe(probe: PlanePoint, setup: PlaygroundSettings) -> Any:
     """Which plane and which point: fields, and a click in the drawing does the same."""
-    return html.Div(
+    reach = (-PLANE_REACH, PLANE_REACH, 0.01)
+    return html.Section(
         [
-            html.P(
-                "Click a point, or set it here. Filled: the certified ball. Cross: where the "
-                "smallest attack lands, seen in this plane.",
-                className="soft",
+            html.H2("Decision regions between two centres"),
+            _terms(
+                *("Click a point of the ", term("decision regions"), ", or set it here. Filled: "),
+                *("the ", term("certified ball"), ". Cross: where the smallest ", term("attack")),
+                *(" lands, seen in this plane. Hatched: ", term("undecided"), "."),
             ),
             html.Div(
                 [
                     controls.number("c-first", "Centre", probe.first, 1, setup.count, 1),
                     controls.number("c-second", "and centre", probe.second, 1, setup.count, 1),
-                    controls.number(
-                        "c-across",
-                        "Point, along the first",
-                        probe.across,
-                        -PLANE_REACH,
-                        PLANE_REACH,
-                        0.01,
-                    ),
-                    controls.number(
-                        "c-up", "along the second", probe.up, -PLANE_REACH, PLANE_REACH, 0.01
-                    ),
+                    controls.number("c-across", "Along the first", probe.across, *reach),
+                    controls.number("c-up", "and the second", probe.up, *reach),
                 ],
                 className="fields",
             ),
             controls.message("message-plane"),
-            html.Div(id="told-plane", **controls.aria(live="polite")),
-        ]
+            html.Div(id="told-plane", className="headline", **controls.aria(live="polite")),
+        ],
+        className="panel probe from-plane",
     )
