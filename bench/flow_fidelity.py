@@ -147,7 +147,9 @@ def _flow(case: Case, tolerance: float, folder: Path) -> Run:
                 method="general",
                 tolerance=tolerance,
             ).info
-        said = {name: float(info[name]) for name in _SAID if name in info}
+        # What the few miss is not a number where all neurons were followed.
+        known = {name: float(info[name]) for name in _SAID if name in info}
+        said = {name: value for name, value in known.items() if not math.isnan(value)}
         sides = float(info["right_hand_sides"])
         told = [str(each.message) for each in seen]
         return {"engine": info["engine"], "right-hand sides": sides, **said, "warnings": told}
