@@ -15,11 +15,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal._tensors import RowRecord
+from extremal._tensors import RowRecord, batches
 from extremal.attack.attack_result import BestPerturbations
 from extremal.attack.projection import Bounds
 from extremal.attack.surrogate import ReducedProblem
-from extremal.attack.two_layer.interior_point import ConvexBoundary, smallest_to_convex
+from extremal.attack.two_layer.interior_point import (
+    ConvexBoundary,
+    LiftedNeurons,
+    smallest_to_convex,
+)
 from extremal.attack.two_layer.linearised_boundary import note_smallest
 
 # Networks are searched in this way that have at most so many coordinates ...
@@ -35,6 +39,9 @@ POINTS_AT_ONCE = 128
 # Each convex problem is solved by so many Newton steps, the first with slack times multiplier as
 # large as the second number says, in units of the radius; its solution makes the next problem.
 STEPS_AND_PRODUCT = ((12, 0.3), (8, 0.03), (8, 0.003))
+# A start is given up if after the first problems its perturbation is longer than the smallest
+# known by these factors.
+MOST_RADII = (3.0, 1.5)
 # Where inputs are normalised tangents are no bounds, and so many more problems follow, each from
 # half of the way.
 HALF_STEPS = 3
@@ -67,32 +74,32 @@ DUAL_ORDERS = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}
 TINY = 1e-150
 
 
-def small_enough(task: ReducedProblem) -> bool:
+def small_enough(neurons: int, coordinates: int) -> bool:
     """Whether a network is so small that each convex problem costs little."""
-    coordinates = task.x.shape[1]
-    work = len(task.form.directions) * coordinates**2
-    return coordinates <= MOST_COORDINATES and work <= MOST_WORK
+    return coordinates <= MOST_COORDINATES and neurons * coordinates**2 <= MOST_WORK
 
 
-def search_regions(task: ReducedProblem, best: BestPerturbations) -> None:
-    """Look for smaller perturbations of all points, where the first points show that it is worth it.
+def search_regions(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+    """Look for smaller perturbations of the points at `rows`, by convex problems from many starts.
 
-    Those are evenly spaced. Deterministic: directions are always the same.
+    Of many points some are searched first, evenly spaced, and the others only if one of those got
+    clearly shorter. Deterministic: directions are always the same.
     """
-    every = torch.arange(len(task), device=task.x.device)
-    spaced = torch.linspace(0, len(task) - 1, min(FIRST_POINTS, len(task))).round().long()
-    first = torch.zeros_like(every, dtype=torch.bool)
-    first[spaced.to(every.device)] = True
-    before = best.size[first]
-    _search(task, best, every[first])
-    clearly = best.size[first] < (1.0 - CLEARLY_SHORTER) * before
-    if len(task) > FIRST_POINTS and bool(clearly.any()):
-        _search(task, best, every[~first])
+    rows = rows[best.size[rows] > 0]
+    count = len(rows)
+    first = torch.zeros(count, dtype=torch.bool)
+    first[torch.linspace(0, count - 1, min(FIRST_POINTS, count)).round().long()] = True
+    some, others = rows[first.to(rows.device)], rows[~first.to(rows.device)]
+    before = best.size[some]
+    _search(task, best, some)
+    if bool((best.size[some] < (1.0 - CLEARLY_SHORTER) * before).any()):
+        _search(task, best, others)
 
 
 def _search(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
-    """Look for smaller perturbations of the points at `rows`."""
-    for some in rows.split(POINTS_AT_ONCE):
+    """Look for smaller perturbations of all points at `rows`."""
+    for at in batches(len(rows), POINTS_AT_ONCE):
+        some = rows[at]
         regions = _Regions.of(task, best, some)
         regions.search()
         found, shorter = regions.found, regions.found.size < best.size[some]
@@ -115,14 +122,14 @@ class _Tangents(RowRecord):
 class _Regions:
     """Points of a task in float64, with a network whose biases are neurons, and what was found.
 
-    s = (z, size) @ directions.T, where size is 1, or ||z||^normalize where inputs are normalised:
+    s = (z, size) @ neurons.T, where size is 1, or ||z||^normalize where inputs are normalised:
     there all neurons are multiplied by it, which changes no class.
     """
 
     task: ReducedProblem
     found: BestPerturbations
     bounds: Bounds | None  # that the box leaves to perturbations
-    directions: Tensor  # (h, n + 1)
+    neurons: LiftedNeurons  # (h, n + 1)
     weights: Tensor  # (C, h)
 
     @classmethod
@@ -143,7 +150,7 @@ class _Regions:
             part,
             found,
             None if bounds is None else (bounds[0].double(), bounds[1].double()),
-            torch.cat([neurons, bias]),
+            LiftedNeurons.of(torch.cat([neurons, bias])),
             torch.cat([form.weights, form.constant.unsqueeze(1)], 1),
         )
 
@@ -171,8 +178,16 @@ class _Regions:
                 return
             delta = self.solved(starts, radius, steps, product)
             size = self.task.ball.norms(delta)
+            if turn < len(MOST_RADII):
+                keep = size <= MOST_RADII[turn] * self.radii()[starts.place]
+                starts, delta, size, radius = (
+                    starts.take(keep),
+                    delta[keep],
+                    size[keep],
+                    radius[keep],
+                )
             radius = torch.where(size > 0, torch.minimum(size, 2.0 * radius), radius)
-            if normalised and turn > 0:
+            if normalised and turn > 0 and self.task.form.p < 2.0:
                 delta = 0.5 * (delta + starts.delta)
             starts = self.tangents(starts.place, delta)
 
@@ -235,7 +250,7 @@ class _Regions:
         if bow is not None:
             bow = scale * unit * bow if p >= 2.0 else None
         plain = ConvexBoundary(
-            p, self.directions, jacobian, bow, scale * unit * size, a > 0, at, s, s[:, 0], at
+            p, self.neurons, jacobian, bow, scale * unit * size, a > 0, at, s, s[:, 0], at
         )
         weight = torch.where(a < 0, weight, 0.0)
         slope = plain.gradient(at, weight)
@@ -253,8 +268,14 @@ class _Regions:
             slope=slope / steepness.unsqueeze(1),
         )
 
-    def _preactivations(self, place: Tensor, delta: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """s (m, h) of perturbed points, gradient (m, n) and bow (m, 1) of a bound on `size` in z."""
+    def _preactivations(
+        self, place: Tensor, delta: Tensor
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """s (m, h) of perturbed points, and how `size` depends on z; None if it is 1.
+
+        Its gradient g (m, n), and the bow c (m, 1) with size + <g, move> + c |move|^2 / 2 nowhere
+        below it: ||z||^normalize is concave in ||z||, and ||z|| <= (||z||^2 / l + l) / 2.
+        """
         preparation = self.task.form.preparation
         z = preparation.scaled_offset(self.task.x[place] + delta)
         size, gradient, bow = torch.ones_like(z[:, :1]), None, None
@@ -263,7 +284,7 @@ class _Regions:
             size = length**preparation.normalize
             gradient = preparation.normalize * size / length * (z / length)
             bow = preparation.normalize * size / length / length
-        return torch.cat([z, size], 1) @ self.directions.T, gradient, bow
+        return torch.cat([z, size], 1) @ self.neurons.directions.T, gradient, bow
 
     def _first_starts(self, places: Tensor, generator: torch.Generator) -> _Tangents:
         """The points themselves, what is known, directions all around, and own neurons silent."""
@@ -301,7 +322,7 @@ class _Regions:
         foreign = self.weights.masked_fill(self.task.own.unsqueeze(2), -torch.inf)
         most, target = foreign.max(1)
         gain = (most - self.weights[mine]).clamp(min=0.0) ** (1.0 / self.task.form.p)
-        steepness = self.task.form.preparation.scale * self._dual(self.directions[:, :-1])
+        steepness = self.task.form.preparation.scale * self._dual(self.neurons.directions[:, :-1])
         loudest = gain * (s + self.radii().unsqueeze(1) * steepness)
         loudest = torch.where(gain > 0, loudest, -torch.inf)
         loudest[:, -1] = -torch.inf  # a bias does not move

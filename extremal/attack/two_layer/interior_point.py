@@ -39,15 +39,38 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
+class LiftedNeurons:
+    """Neurons as rows (u, o) that meet points as (z, size); products of their columns in pairs."""
+
+    directions: Tensor  # (h, k)
+    pairs: Tensor  # (h, k (k + 1) / 2): products of columns i <= j
+    pair: Tensor  # (k k,): which of the pairs each entry of a k x k matrix is
+
+    @classmethod
+    def of(cls, directions: Tensor) -> LiftedNeurons:
+        """The rows (h, k), with their pairs."""
+        k = directions.shape[1]
+        i, j = torch.triu_indices(k, k, device=directions.device)
+        pair = torch.empty(k, k, dtype=torch.long, device=directions.device)
+        pair[i, j] = pair[j, i] = torch.arange(len(i), device=directions.device)
+        return cls(directions, directions[:, i] * directions[:, j], pair.flatten())
+
+    def squares(self, weight: Tensor) -> Tensor:
+        """sum_j weight_j u_j u_j^T, (m, k, k), for weights (m, h)."""
+        k = self.directions.shape[1]
+        return (weight @ self.pairs)[:, self.pair].view(-1, k, k)
+
+
+@dataclass(frozen=True, eq=False)
 class ConvexBoundary:
     """Where the p-norm of relu(s_j(d)) over the own neurons is at most a line, m problems at once.
 
-    s(d) = values + sizes * (lifted(d - origin) @ directions.T), and the line is level + <slope, d>.
+    s(d) = values + sizes * (lifted(d - origin) @ neurons.T), and the line is level + <slope, d>.
     `lifted` appends <jacobian, move> + bow |move|^2 / 2 to a move. All is in units of a radius.
     """
 
     p: float
-    directions: Tensor  # (h, n + 1), shared by all problems
+    neurons: LiftedNeurons  # (h, n + 1), shared by all problems
     jacobian: Tensor | None  # (m, n); None: what is appended is zero
     bow: Tensor | None  # (m, 1), at least 0; None: zero
     sizes: Tensor  # (m, h), at least 0
@@ -60,25 +83,25 @@ class ConvexBoundary:
     def preactivations(self, d: Tensor) -> Tensor:
         """s(d), (m, h)."""
         move = d - self.origin
-        lifted = move @ self.directions[:, :-1].T
+        lifted = move @ self.neurons.directions[:, :-1].T
         if self.jacobian is not None:
             last = (self.jacobian * move).sum(1, keepdim=True)
             if self.bow is not None:
                 last = last + 0.5 * self.bow * (move * move).sum(1, keepdim=True)
-            lifted = lifted + last * self.directions[:, -1]
+            lifted = lifted + last * self.neurons.directions[:, -1]
         return self.values + self.sizes * lifted
 
     def changes(self, d: Tensor, step: Tensor) -> Tensor:
         """What a step (m, n) from d changes in s to first order, (m, h)."""
-        moved = step @ self.directions[:, :-1].T
+        moved = step @ self.neurons.directions[:, :-1].T
         last = self._last(d)
         if last is not None:
-            moved = moved + (last * step).sum(1, keepdim=True) * self.directions[:, -1]
+            moved = moved + (last * step).sum(1, keepdim=True) * self.neurons.directions[:, -1]
         return self.sizes * moved
 
     def gradient(self, d: Tensor, weight: Tensor) -> Tensor:
         """The gradient (m, n) of sum_j weight_j s_j at d."""
-        whole, last = (weight * self.sizes) @ self.directions, self._last(d)
+        whole, last = (weight * self.sizes) @ self.neurons.directions, self._last(d)
         return whole[:, :-1] if last is None else whole[:, :-1] + whole[:, -1:] * last
 
     def curvature(self, d: Tensor, slopes: Tensor, squares: Tensor) -> Tensor:
@@ -86,9 +109,7 @@ class ConvexBoundary:
 
         sum_j squares_j grad s_j grad s_j^T + slopes_j grad^2 s_j, the latter if not negative.
         """
-        k = self.directions.shape[1]
-        pairs = (self.directions.unsqueeze(2) * self.directions.unsqueeze(1)).flatten(1)
-        whole = ((squares * self.sizes * self.sizes) @ pairs).view(-1, k, k)
+        whole = self.neurons.squares(squares * self.sizes * self.sizes)
         inner, last = whole[:, :-1, :-1], self._last(d)
         if last is None:
             return inner
@@ -96,7 +117,9 @@ class ConvexBoundary:
         square = last.unsqueeze(2) * last.unsqueeze(1)
         inner = inner + cross + cross.transpose(1, 2) + whole[:, -1:, -1:] * square
         if self.bow is not None:
-            bent = self.bow * ((slopes * self.sizes) @ self.directions[:, -1:]).clamp(min=0.0)
+            bent = self.bow * ((slopes * self.sizes) @ self.neurons.directions[:, -1:]).clamp(
+                min=0.0
+            )
             inner = inner + torch.diag_embed(bent.expand_as(d))
         return inner
 
@@ -188,11 +211,13 @@ def _solved(matrix: Tensor, rhs: Tensor, slope: Tensor) -> tuple[Tensor, Tensor,
 
 def _lowered(mu: Tensor, parts: tuple[_Pairs, ...], shorter: Tensor) -> Tensor:
     """What slack times multiplier is to be after a step of which the `shorter` share was taken."""
-    mean = sum(part.products() for part in parts) / sum(part.counts() for part in parts)
+    total, count = torch.zeros_like(mu), torch.zeros_like(mu)
+    for part in parts:
+        total, count = total + part.products(), count + part.counts()
     fall = torch.zeros_like(mu)
     for least, share in FALL_BY_STEP:
         fall = torch.where(shorter >= least, share, fall)
-    return torch.minimum(mu, fall * torch.maximum(mean, LEAST_FALL * mu)).clamp(min=LEAST_PRODUCT)
+    return torch.minimum(mu, fall * torch.maximum(total / count, LEAST_FALL * mu)).clamp(min=LEAST_PRODUCT)
 
 
 class _Pairs:
@@ -240,7 +265,7 @@ def _longest(value: Tensor, step: Tensor) -> Tensor:
     """The share (m,) of a step at which the first value is almost zero, infinite if none is."""
     ratio = torch.where(step < 0, -value / step.clamp(max=-TINY), torch.inf).flatten(1)
     if ratio.shape[1] == 0:
-        return torch.full_like(ratio[:, :1], torch.inf).expand(len(ratio), 1)[:, 0] if False else ratio.new_full((len(ratio),), torch.inf)
+        return ratio.new_full((len(ratio),), torch.inf)
     return STEP_TO_THE_WALL * ratio.amin(1)
 
 
@@ -271,8 +296,8 @@ class _Walls:
             multiplier[:, -2:] = last / total
         sign = ([] if bounds is None else [1.0, -1.0]) + ([] if t is None else [-1.0, 1.0])
         lift = ([] if bounds is None else [0.0, 0.0]) + ([] if t is None else [1.0, 1.0])
-        columns = (d.new_tensor(part).unsqueeze(1) for part in (sign, lift))
-        return cls(_Pairs(every, multiplier), *columns, t)
+        signs, lifts = d.new_tensor(sign).unsqueeze(1), d.new_tensor(lift).unsqueeze(1)
+        return cls(_Pairs(every, multiplier), signs, lifts, t)
 
     def eliminated(self, matrix: Tensor, d: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
         """The matrix (m, n, n) with the walls in it, and their right-hand side (m, n)."""
@@ -419,7 +444,9 @@ def _power_norm(
     diag(diagonal) - bend gradient gradient^T.
     """
     r = torch.where(own, r, 0.0)
-    largest = r.amax(1, keepdim=True) if apex is None else torch.maximum(r.amax(1, keepdim=True), apex)
+    largest = (
+        r.amax(1, keepdim=True) if apex is None else torch.maximum(r.amax(1, keepdim=True), apex)
+    )
     largest = largest.clamp(min=TINY)
     share = r / largest
     total = (share**p).sum(1, keepdim=True)

@@ -23,13 +23,10 @@ from extremal.attack.ball import Ball
 from extremal.attack.surrogate import COARSE_TOLERANCE, ReducedProblem, reduced_problem
 from extremal.attack.two_layer.convex_concave import search_regions, small_enough
 from extremal.attack.two_layer.extra_starts import (
-    MOST_SWEPT_DIMENSIONS,
     center_distance,
     newton_to_silence,
     projected_to_silence,
-    refine,
     scatter,
-    sweep,
 )
 from extremal.attack.two_layer.frank_wolfe import (
     attack_in_phases,
@@ -47,7 +44,6 @@ from extremal.attack.two_layer.linearised_boundary import (
 )
 from extremal.data import Box
 
-DIR = True
 # The rounds of linearised steps: how many targets are kept (None: all), and how many steps are
 # made toward each.
 TARGETS_KEPT_AND_STEPS = ((None, 2), (4, 4), (2, 10))
@@ -68,7 +64,8 @@ SECOND_SEARCH_RADIUS_SHARE = 0.97
 # The third search for perturbations, where neurons are few, is made at this share of the radius
 # found.
 THIRD_SEARCH_RADIUS_SHARE = 0.997
-# Networks of at most this many neurons are searched from more starts, since each costs little.
+# Networks of at most this many neurons, in so many coordinates that no convex problems are solved,
+# are searched from more starts, since each costs little.
 MOST_NEURONS_OF_EXTRA_SEARCHES = 64
 # So many full linear steps are made from each start toward opposing neurons.
 SHORT_DIRECTED_STEPS = 2
@@ -95,8 +92,12 @@ def shortest(
 
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
-    linear steps just under the radius found, as long as they succeed; and last linearised steps on
-    the network itself. Deterministic. Any other network is a ValueError.
+    linear steps just under the radius found, as long as they succeed. Where neurons and coordinates
+    are few (at most 32 coordinates, and neurons times coordinates squared at most 2^19; in l2
+    without a box coordinates are those of the neurons' span) the convex-concave procedure follows,
+    from many starts: of more than 64 points on 64 at first, and on the others only if one of those
+    got shorter by a hundredth. Last come linearised steps on the network itself. Deterministic. Any
+    other network is a ValueError.
 
     Arguments:
 
@@ -134,24 +135,24 @@ def _searched(
     """The smallest perturbations found in the task's coordinates."""
     best = no_perturbations(task, task.broken_below())
     more = max(1, SMALL_PROBLEM_SIZE // task.widest) if batch >= ATTACK_BATCH_POINTS else 1
-    small = small_enough(task)
+    neurons = len(task.form.directions)
+    small = small_enough(neurons, task.x.shape[1])
     for at in batches(len(task), more * batch):
         rows = torch.arange(at.start, at.stop, device=task.x.device)
         _linearised(task, best, rows)
         newton_to_silence(task, best, rows)
-        if not small or DIR:
-            _directed(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
-            _polish(task, best, rows)
-        if not small and len(task.form.directions) <= MOST_NEURONS_OF_EXTRA_SEARCHES:
+        _directed(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
+        _polish(task, best, rows)
+        if not small and neurons <= MOST_NEURONS_OF_EXTRA_SEARCHES:
             projected_to_silence(task, best, rows)
             scatter(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
             _directed(task, best, rows, THIRD_SEARCH_RADIUS_SHARE)
             _polish(task, best, rows)
         _farther(task, best, rows, batch)
+        if small:
+            search_regions(task, best, rows)
         if tell is not None:
             tell(at.stop)
-    if small:
-        search_regions(task, best)
     return best
 
 
@@ -260,5 +261,6 @@ def _verified_on_network(
     if len(rows) > 0:
         result = result.merged(rows, measured(rows, task.take(rows).lift(best.delta[rows])))
     for factor in RECHECK_LENGTHENING_FACTORS:
-        result = result.retried(lambda rows, by=factor: measured(rows, by * delta[rows]), found)
+        longer_moves = factor * delta
+        result = result.retried(lambda rows: measured(rows, longer_moves[rows]), found)  # noqa: B023
     return result
