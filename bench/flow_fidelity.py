@@ -60,6 +60,8 @@ _ROOT = Path(__file__).parents[1]
 _FOLDER = _ROOT / "runs" / "flow_fidelity"
 # Flows at tolerances below this follow the weights themselves.
 _LEAST_STAGED_TOLERANCE = 1e-4
+# More than the default: the weights' own flow at 1e-5 takes many steps over kinks.
+_MOST_STEPS = 1_000_000
 # What a case says of its reference and row alone does not change the runs that it needs.
 _NOT_OF_THE_RUN = ("group", "tolerance", "against", "sgd")
 # Numbers that a flow in stages says of itself.
@@ -146,6 +148,7 @@ def _flow(case: Case, tolerance: float, folder: Path) -> Run:
                 until=case.until,
                 method="general",
                 tolerance=tolerance,
+                max_steps=_MOST_STEPS,
             ).info
         # What the few miss is not a number where all neurons were followed.
         known = {name: float(info[name]) for name in _SAID if name in info}
