@@ -41,6 +41,8 @@ _STAGED_NET_RULE = (
 )
 # What integrates a flow: `StagedFlow`, `ShallowFlow` or `WeightFlow`.
 Engine = Literal["stages", "shallow", "weights"]
+# Up to so many products of neurons and samples "auto" takes the samples as they are: it is cheap.
+_MOST_GENERAL_PRODUCTS = 1_000_000
 # The tightest tolerance in polar coordinates; below it the weights themselves are followed.
 _LEAST_POLAR_TOLERANCE = 1e-4
 # The last of the stages has smaller errors of its own. On digits outputs of other two-layer nets
@@ -215,7 +217,9 @@ def _chosen_way(
     if tolerance is None or tolerance >= _LEAST_POLAR_TOLERANCE:
         engine = "stages" if stageable else "shallow" if has_directions(net) else "weights"
     known = train.group is not None and isinstance(train.source, OrthonormalMixture)
-    name = "mixture" if method == "auto" and engine == "stages" and known else "general"
+    large = isinstance(net, PReLUNet) and net.width * len(train) > _MOST_GENERAL_PRODUCTS
+    takes_mixture = method == "auto" and engine == "stages" and known and large
+    name = "mixture" if takes_mixture else "general"
     return _Way(name, engine, tolerance or _DEFAULT_TOLERANCES[engine])
 
 
