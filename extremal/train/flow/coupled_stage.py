@@ -65,9 +65,9 @@ _MERGED_DISTANCES = (0.3, 0.1, 0.03)
 # The few may end so many tolerances from all neurons, whose own run errs by about one.
 _MOST_MISSED_TOLERANCES = 10.0
 # With so few products of neurons and samples all neurons are followed to the end: it is faster.
-_FEW_PRODUCTS = 500_000
-# The same for p = 1, where neurons that have met are merged, which buys more time.
-_FEW_PRODUCTS_WITH_KINKS = 200_000
+_FEW_PRODUCTS = 200_000
+# So many times as many where p > 1: for p = 1 neurons are merged, which buys more time.
+_FEW_PRODUCTS_FACTOR = 2.5
 # The share of the tolerance where all neurons are followed to the end.
 _ALL_NEURONS_TOLERANCE_SHARE = 0.03
 # The subspace is looked at again once the loss is this share of what it was the last time.
@@ -225,8 +225,8 @@ class CoupledStage(FlowStage):
     def __init__(self, plan: StagePlan, state: State, time: float, step_size: float) -> None:
         super().__init__(plan)
         self.begun = time
-        most = _FEW_PRODUCTS_WITH_KINKS if plan.system.field.p == 1.0 else _FEW_PRODUCTS
-        few = len(state[1]) * len(plan.data) <= most
+        factor = 1.0 if plan.system.field.p == 1.0 else _FEW_PRODUCTS_FACTOR
+        few = len(state[1]) * len(plan.data) <= factor * _FEW_PRODUCTS
         self._goes_to_the_end = few and not plan.known
         tolerance = plan.tolerance * (
             _ALL_NEURONS_TOLERANCE_SHARE if self._goes_to_the_end else 1.0

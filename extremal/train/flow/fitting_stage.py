@@ -17,7 +17,12 @@ from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
-from extremal.train.flow.sample_field import OFF_SUBSPACE_TOLERANCES, kink_widths, rounded_power
+from extremal.train.flow.sample_field import (
+    KINK_TOLERANCES,
+    OFF_SUBSPACE_TOLERANCES,
+    kink_widths,
+    rounded_power,
+)
 from extremal.train.losses import Loss, negative_slopes
 
 # So few groups are cheap enough to be followed with smaller errors.
@@ -181,7 +186,7 @@ class FittingStage(FlowStage):
         self.start, self.begun = stepper.state, stepper.time  # of all neurons
         self.coupled_since, self.check, self.tightened = coupled_since, check, False
         field = plan.system.field
-        self.kink_width = kink_widths(plan.data.x, field.p, plan.tolerance)
+        self.kink_width = kink_widths(plan.data.x, field.p, KINK_TOLERANCES * plan.tolerance)
         directions = field.frame.lift(self.start[0])
         self.residual = residual  # the largest that was seen before the present groups
         self.change, self.bound = change, groups.change_bound(directions, field.p)

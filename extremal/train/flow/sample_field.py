@@ -40,13 +40,10 @@ OFF_SUBSPACE_TOLERANCES = 10.0
 _LEFT_OFF_NEURONS = 0.1
 # The heavy neurons carry this share of all contributions.
 _HEAVY_SHARE = 0.99
-
 # The slope of relu rises to 1 within so many tolerances of a sample's length, for p = 1.
-_KINK_TOLERANCES = 0.6
-
+KINK_TOLERANCES = 0.6
 # Parts of the samples have the moments of all in so many directions at most.
 _CALIBRATED_DIRECTIONS = 50
-
 # How far apart neurons are is seen at so many samples.
 _SEEN_SAMPLES = 1000
 # Of what the samples see, so many random projections are compared.
@@ -96,7 +93,7 @@ class SampleField:
             share=torch.full((len(data),), 1.0 / len(data), dtype=torch.float64),
             p=p,
             growth_rate_bound=max(bound, 1e-300),
-            kink_width=kink_widths(data.x, p, tolerance),
+            kink_width=kink_widths(data.x, p, KINK_TOLERANCES * tolerance),
         )
         if data.x.numel() * len(directions) <= _CHEAP_PRODUCTS:
             return nothing.widened(place, len(nothing.axes))
@@ -341,18 +338,16 @@ class SubsampledPull:
         return pull + self.correction[0][rows], growth + self.correction[1][rows]
 
 
-def kink_widths(x: Tensor, p: float, tolerance: float) -> Tensor | None:
+def kink_widths(x: Tensor, p: float, share: float) -> Tensor | None:
     """The width of the ramp that stands for the step of relu' at each point's kink, (n,).
 
-    None unless p = 1. Where a neuron slides along the kink of a sample, the slope of that sample's
+    A share of the point's length; None unless p = 1. Where a neuron slides along the kink of a sample, the slope of that sample's
     relu lies between 0 and 1, at the value that keeps the neuron there. A step has no such value,
     and explicit steps jump to and fro about it; on a ramp they find it. The ramp is on the active
     side alone: a sample to which a neuron is closed never pulls it, however near its kink is. After
     growing from 1e-7, a neuron is as near to that of each sample across which it does not move.
     """
-    if p != 1.0:
-        return None
-    return _KINK_TOLERANCES * tolerance * torch.linalg.vector_norm(x, dim=1)
+    return share * torch.linalg.vector_norm(x, dim=1) if p == 1.0 else None
 
 
 def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tensor, Tensor]:

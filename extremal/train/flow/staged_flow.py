@@ -109,9 +109,11 @@ class StagedFlow(Flow):
         """Go forward in time, not beyond `limit`, or on to the next stage."""
         following = self.stage.advance(limit)
         if following is not None:
-            if self.stage.ended_phase:
-                self.phases.setdefault(self.stage.ended_phase, self.time)
-            self.stage = following
+            ended_phase, self.stage = self.stage.ended_phase, following
+            if ended_phase:
+                self.phases.setdefault(ended_phase, self.time)
+            else:
+                following.advance(limit)
         if self.stage.interacts and not self._tightened and self._fits():
             self.phases.setdefault("fitting starts", self.time)
             self._tightened = True
