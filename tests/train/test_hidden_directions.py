@@ -35,14 +35,13 @@ def unequal_units(count: int = 200, dim: int = 20) -> Dataset:
 
 def off(data: Dataset, p: float, **settings) -> tuple[float, dict]:
     """How far the default flow is from the weights' own, over the largest |f|, and its info."""
-    outputs = []
+    outputs, infos = [], []
     for tolerance in (None, 1e-5):
         init, generator = Gaussian(1e-3), torch.Generator().manual_seed(0)
         net = PReLUNet(data.dim, 20, p, init=init, dtype=torch.float64, generator=generator)
-        run = gradient_flow(net, data, tolerance=tolerance, **settings)
+        infos.append(gradient_flow(net, data, tolerance=tolerance, **settings).info)
         outputs.append(net(data.x).detach())
-        info = info if tolerance else run.info
-    return float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max()), info
+    return float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max()), infos[0]
 
 
 @pytest.mark.parametrize("last_stage", [False, True])

@@ -90,17 +90,18 @@ def gradient_flow(
     once the loss falls. Any other network, one with a neuron that is zero, and any tolerance below
     1e-4 (1e-6 unless said) is followed on the weights in float64 by Dormand & Prince 5(4), with
     errors below `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of
-    relu at 0 is 0; in polar coordinates kinks are rounded within `tolerance` times a sample's
-    length, in stages once neurons interact, so that neurons can slide along them.
+    relu at 0 is 0; in polar coordinates, in stages once neurons interact, it rises to 1 within .6
+    of the `tolerance` (twice it where all neurons are followed to the end) times a sample's length,
+    so that neurons can slide along kinks.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
     cluster's noise is replaced by a Gaussian until few directions are left, so it does not converge
     to the sample's flow as the tolerance goes to 0.
 
-    "auto" takes "mixture" where it applies and the data say that they are an `OrthonormalMixture`,
-    else "general"; the trajectory's info says which. Denormal numbers are flushed
-    from here on in this process (`torch.set_flush_denormal`).
+    "auto" takes "mixture" where it applies, the data say that they are an `OrthonormalMixture`, and
+    neurons times samples are more than a million, else "general"; the trajectory's info says which.
+    Denormal numbers are flushed from here on in this process (`torch.set_flush_denormal`).
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
     (`info["gathered"]`), those of the samples from then on; goals of `until` are always the

@@ -341,11 +341,12 @@ class SubsampledPull:
 def kink_widths(x: Tensor, p: float, share: float) -> Tensor | None:
     """The width of the ramp that stands for the step of relu' at each point's kink, (n,).
 
-    A share of the point's length; None unless p = 1. Where a neuron slides along the kink of a sample, the slope of that sample's
-    relu lies between 0 and 1, at the value that keeps the neuron there. A step has no such value,
-    and explicit steps jump to and fro about it; on a ramp they find it. The ramp is on the active
-    side alone: a sample to which a neuron is closed never pulls it, however near its kink is. After
-    growing from 1e-7, a neuron is as near to that of each sample across which it does not move.
+    It is a share of the point's length; None unless p = 1. Where a neuron slides along the kink of
+    a sample, the slope of that sample's relu lies between 0 and 1, at the value that keeps the
+    neuron there. A step has no such value, and explicit steps jump to and fro about it; on a ramp
+    they find it. The ramp is on the active side alone: a sample to which a neuron is closed never
+    pulls it, however near its kink is, and once a neuron has grown from 1e-7 it is within a
+    millionth of the kink of every sample across which it does not move.
     """
     return share * torch.linalg.vector_norm(x, dim=1) if p == 1.0 else None
 
