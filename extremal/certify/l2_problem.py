@@ -6,7 +6,9 @@ and scaled point, s_j = <z, u_j> + offset_j and d a perturbation of norm at most
     M(d) = sum_j a_j relu(s_j + <u_j, d>)^p + beta ||z + d||^(2 k),     a = W_own - W_t
 
 (k = p normalize / 2; the last term is beta where inputs are not normalised) is a function of
-e = U d and of ||z + d||^2, and its sign is that of the margin against t.
+e = U d and of ||z + d||^2, and its sign is that of the margin against t. Rounding of the network as
+it runs may lower the margin; the least that it leaves has the same form, with other a, s and beta
+(`TwoLayerRounding.lowest_pair`), and is what M stands for.
 
 Perturbations are represented by these products, too, and a descent finds where M is least. The term
 beta ||z + d||^(2 k) of normalised inputs is bounded by a line in w = ||z + d||^2.
@@ -20,7 +22,7 @@ import torch
 from torch import Tensor
 
 from extremal._tensors import SHARED_BY_ROWS, RowRecord
-from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
+from extremal.models import TwoLayerForm, TwoLayerRounding, relu_power, relu_power_with_slope
 
 # A squared norm that is a smaller share of the terms it is the sum of is mostly rounding.
 KNOWN_SQUARE_SHARE = 1e-6
@@ -228,22 +230,44 @@ class PointProducts(RowRecord):
     form: TwoLayerForm
     gram: Tensor = field(metadata=SHARED_BY_ROWS)  # (h, h)
     neuron_products: Tensor  # (n, h): <z, u_j>
+    product_sizes: Tensor  # (n, h): sum_i |z_i| |u_ji| + |offset_j|
     squared_norm: Tensor  # (n,): ||z||^2
     stretch: float  # the largest scale of the preparation
     length_before: Tensor | None  # (n,): ||z|| before normalising, where the ball is stretched
+    rounding: TwoLayerRounding | None  # what rounding costs, None where slacks count it
 
     def pairs(self, rows: Tensor, own: Tensor, target: Tensor, radius: Tensor) -> TargetPairs:
-        """Pairs of points with outputs `own` and `target`, each (m,), at radii (m,) of the data."""
+        """Pairs of points with outputs `own` and `target`, each (m,), at radii (m,) of the data.
+
+        With a `rounding`, M is the least that rounding may make of the margin.
+        """
         form, products = self.form, self.neuron_products[rows]
         q, rho = form.preparation.normalize, self.stretch * radius
         if self.length_before is not None:
             left = self.length_before[rows] - rho
             rho = torch.where(left > 0, rho * left.clamp(min=1e-300) ** -q, torch.inf)
+        preactivations = products if form.offsets is None else products + form.offsets
+        if self.rounding is None:
+            weight_gap = form.weights[own] - form.weights[target]
+            constant_gap = form.constant[own] - form.constant[target]
+        else:
+            sizes = self.product_sizes[rows] + rho.unsqueeze(1)
+            if self.length_before is None:
+                # M is in units of z before it is normalised, in which a loss stays as it is.
+                most = self.squared_norm[rows].sqrt() + rho
+                lost = self.rounding.lost_preactivation(most, most, 0.0)
+            else:
+                before = self.length_before[rows]
+                lost = self.rounding.lost_preactivation(left, 2.0 * before, q)
+            weight_gap, shift, constant_gap = self.rounding.lowest_pair(
+                form, own, target, sizes, lost
+            )
+            preactivations = preactivations + shift
         return TargetPairs(
             gram=self.gram,
-            weight_gap=form.weights[own] - form.weights[target],
-            constant_gap=form.constant[own] - form.constant[target],
-            preactivations=products if form.offsets is None else products + form.offsets,
+            weight_gap=weight_gap,
+            constant_gap=constant_gap,
+            preactivations=preactivations,
             point_products=products,
             squared_norm=self.squared_norm[rows],
             radius=rho,
@@ -253,10 +277,13 @@ class PointProducts(RowRecord):
         )
 
 
-def point_products(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts:
+def point_products(
+    form: TwoLayerForm, gram: Tensor, x: Tensor, rounding: TwoLayerRounding | None = None
+) -> PointProducts:
     """The inner products of points (n, dim) with a network's neurons, in float64.
 
-    `gram` (h, h) holds those of the neurons with each other.
+    `gram` (h, h) holds those of the neurons with each other, `rounding` what the network's own
+    costs, None for nothing.
     """
     x = x.double()
     z = form.preparation.scaled_offset(x)
@@ -268,7 +295,9 @@ def point_products(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts
         form=form,
         gram=gram,
         neuron_products=z @ form.directions.T,
+        product_sizes=z.abs() @ form.directions.abs().T + form.all_offsets.abs(),
         squared_norm=(z * z).sum(1),
         stretch=float(form.preparation.scale),
         length_before=length_before,
+        rounding=rounding,
     )

@@ -16,9 +16,12 @@ from extremal.models import (
     PReLUNet,
     Reduction,
     TwoLayerForm,
+    TwoLayerRounding,
     as_two_layer_form,
     inner_network,
     reduced_networks,
+    rounding_on_ball,
+    two_layer_rounding,
     with_readout_of,
 )
 
@@ -38,9 +41,14 @@ NORM_LEVEL = 1.02
 
 @dataclass(frozen=True, eq=False)
 class ReducedNetwork:
-    """A network's form, and by what it was reduced: None for the network itself."""
+    """A network's form, and by what it was reduced: None for the network itself.
+
+    `rounding` is that of the network itself as it runs. Where another one takes its place it is
+    part of the slack.
+    """
 
     form: TwoLayerForm
+    rounding: TwoLayerRounding | None = None
     reduction: Reduction | None = None
     outputs: int = 1  # how many outputs of the original a margin takes: 1 or 2
 
@@ -80,8 +88,15 @@ def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    few = (ReducedNetwork(_form(with_readout_of(s, net)), s.reduction, outputs) for s in smaller)
-    return (*few, ReducedNetwork(_form(net)))
+    few = (
+        ReducedNetwork(_form(with_readout_of(s, net)), None, s.reduction, outputs) for s in smaller
+    )
+    return (*few, unreduced(net))
+
+
+def unreduced(net: nn.Module) -> ReducedNetwork:
+    """The network itself, with its rounding in the dtype that it runs in."""
+    return ReducedNetwork(_form(net), two_layer_rounding(net, inner_network(net).neurons.dtype))
 
 
 def assigned_points(
@@ -90,8 +105,10 @@ def assigned_points(
     """Each point's network: the first whose slack costs it little; with places and slacks.
 
     For points x (n, dim) and balls of l2 radius `far` (n,) around them; without the points that
-    the network misclassifies. What a point is given depends on no other point.
+    the network misclassifies. The slack of another network than the last, the original, has the
+    rounding of the original in it. What a point is given depends on no other point.
     """
+    itself = choices[-1]
     reach = torch.linalg.vector_norm(x.double(), dim=1) + far
     left = torch.arange(len(x), device=x.device)
     for choice in choices:
@@ -100,7 +117,12 @@ def assigned_points(
         margins = choice.form.margins(x[left].double(), choice.form.own(y[left])) - slack
         good = (margins > 0) & (slack <= MOST_SLACK_SHARE * margins)
         if bool(good.any()):
-            yield choice, left[good], slack[good]
+            rows, slack = left[good], slack[good]
+            if itself.rounding is not None and choice is not itself:
+                slack = slack + rounding_on_ball(
+                    itself.form, itself.rounding, x[rows], y[rows], far[rows]
+                )
+            yield choice, rows, slack
         left = left[~good]
         if len(left) == 0:
             break

@@ -14,9 +14,19 @@ from extremal.models.classification_margin import (
     margin,
     margin_gradient,
     output_margins,
+    run_dtype,
 )
 from extremal.models.conversion import from_authors, from_torch, rescaled
 from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d
+from extremal.models.forward_error import (
+    MarginJudge,
+    MarginRange,
+    TwoLayerRounding,
+    margin_judge,
+    margin_range,
+    rounding_on_ball,
+    two_layer_rounding,
+)
 from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PReLULayer, mlp
 from extremal.models.grid_network import GridNet, ratio_grid, ratio_side
 from extremal.models.image_features.feature_extractor import extractor, features, through
@@ -29,6 +39,14 @@ from extremal.models.initialisation import (
     Initialisation,
     Kaiming,
     Weights,
+)
+from extremal.models.layer_chain import (
+    ACTIVATION_SLOPES,
+    chain_layers,
+    chain_lipschitz,
+    chain_rounding,
+    check_chain,
+    is_chain,
 )
 from extremal.models.model_files import included_networks, load, load_with_note, save
 from extremal.models.network_reduction import Reduction, reduced_networks
@@ -72,6 +90,7 @@ from extremal.models.two_layer_form import (
 
 __all__ = [
     "ACTIVATIONS",
+    "ACTIVATION_SLOPES",
     "MLP",
     "Balanced",
     "BayesClassifier",
@@ -90,6 +109,8 @@ __all__ = [
     "Kaiming",
     "KnowsRadii",
     "LogOdds",
+    "MarginJudge",
+    "MarginRange",
     "Memoriser",
     "PReLUConv2d",
     "PReLULayer",
@@ -103,11 +124,16 @@ __all__ = [
     "Representation",
     "SmoothedReLU",
     "TwoLayerForm",
+    "TwoLayerRounding",
     "Weights",
     "as_two_layer_form",
     "average_classifier",
     "averaged_classifier",
     "bayes_classifier",
+    "chain_layers",
+    "chain_lipschitz",
+    "chain_rounding",
+    "check_chain",
     "check_outputs",
     "cover",
     "cover_network",
@@ -123,6 +149,7 @@ __all__ = [
     "included_networks",
     "inner_network",
     "input_dim",
+    "is_chain",
     "is_shallow",
     "least_distance",
     "load",
@@ -130,6 +157,8 @@ __all__ = [
     "load_with_note",
     "margin",
     "margin_gradient",
+    "margin_judge",
+    "margin_range",
     "mlp",
     "output_margins",
     "pairwise_distances",
@@ -141,9 +170,12 @@ __all__ = [
     "relu_power_with_slope",
     "representations",
     "rescaled",
+    "rounding_on_ball",
+    "run_dtype",
     "save",
     "signed_sum",
     "subclass_classifier",
     "through",
+    "two_layer_rounding",
     "with_readout_of",
 ]
