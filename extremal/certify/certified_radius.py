@@ -35,8 +35,8 @@ from extremal.models import (
     check_chain,
     is_chain,
     is_shallow,
+    lowest_margin,
     margin_range,
-    rounding_on_ball,
     run_dtype,
 )
 
@@ -302,13 +302,12 @@ def _batch_bounds(
     None goes as far as where the network, as it runs, may overflow.
     """
     root = x.shape[1] ** 0.5 if ball.norm == "linf" else 1.0
-    itself = networks[-1]
-    assert itself.rounding is not None
+    itself = networks[-1].lowest
     farthest = itself.rounding.farthest(itself.form, x) / root
     if ball.norm != "l2":
         center = distance_to_zero_output(networks[-1].form, x, ball.norm)
         for network, some, slack in assigned_points(networks, x, y, center * root):
-            radii = boxed_radii(network.form, x[some], y[some], ball, slack, network.rounding)
+            radii = boxed_radii(network.form, x[some], y[some], ball, slack, network.lowest)
             limit = torch.where(slack > 0, center[some], torch.inf)
             yield some, torch.minimum(torch.minimum(radii, limit), farthest[some]), "linear"
     if ball.norm == "l2" or tight:
@@ -326,14 +325,11 @@ def _right_as_run(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         return found.right
     if not is_shallow(net):
         return found.lowest > chain_rounding(net, _lengths(x), run_dtype(net, x))
-    itself, nowhere = unreduced(net), torch.zeros_like(found.margin)
-    assert itself.rounding is not None
-    parts = [
-        rounding_on_ball(itself.form, itself.rounding, x[at], y[at], nowhere[at])
-        for at in batches(len(x), CERTIFY_BATCH_POINTS)
-    ]
+    itself = unreduced(net).lowest
+    rows = batches(len(x), CERTIFY_BATCH_POINTS)
+    least = torch.cat([lowest_margin(itself, x[at], y[at]) for at in rows])
     room = itself.rounding.farthest(itself.form, x) > 0
-    return (found.lowest > torch.cat(parts)) & room
+    return room & (least > found.margin - found.lowest)
 
 
 def _lengths(x: Tensor) -> Tensor:
@@ -344,9 +340,11 @@ def _constructed_radii(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: i
     """What a construction proves, 0 where the network itself is wrong: no proof trusts itself."""
     right = margin_range(net, x, y).right
     assert isinstance(net, KnowsRadii)
+    held = (part.dtype for part in (*net.parameters(), *net.buffers()) if part.is_floating_point())
+    points = x.to(next(held, x.dtype))
     with torch.no_grad():
         parts = [
-            net.proven_radii(x[at], y[at], norm)  # type: ignore[arg-type]  # checked
+            net.proven_radii(points[at], y[at], norm)  # type: ignore[arg-type]  # checked
             for at in batches(len(x), batch)
         ]
     return torch.where(right, torch.cat(parts).double(), 0.0)

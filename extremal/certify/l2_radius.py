@@ -26,7 +26,7 @@ from extremal.certify.reduced_networks import (
     distance_to_zero_output,
 )
 from extremal.certify.trust_region import ascend_dual, first_bound, holds_on_slices
-from extremal.models import relu_power, rounding_on_ball
+from extremal.models import relu_power
 
 # A bound on M must exceed this share of the sizes of all its terms, which rounding may hide.
 ROUNDING_SHARE = 1e-9
@@ -69,7 +69,8 @@ def l2_bounds(
         known = None if attacked is None else attacked[rows]
         problem, upper = prepare_l2(network, x[rows], y[rows], slack, known)
         limit = torch.where(slack > 0, far[rows], torch.inf)
-        lower = _clustered_radii(network, problem, x[rows], y[rows], far[rows], limit)
+        lower = network.clusters.radii(problem.points, problem.own, problem.foreign, slack)
+        lower = torch.minimum(lower, limit)
         yield rows, lower, "clustered"
         if at is not None:
             left = torch.nonzero(lower < at).squeeze(1)
@@ -84,18 +85,6 @@ def l2_bounds(
         if len(weak) > 0:
             radii = bisected_radii(problem.take(weak), upper[weak])
             yield rows[weak], torch.minimum(radii, limit[weak]), "linear"
-
-
-def _clustered_radii(
-    network: ReducedNetwork, problem: L2Problem, x: Tensor, y: Tensor, far: Tensor, limit: Tensor
-) -> Tensor:
-    """The closed form's radii (n,), none above the distance within which its slack holds."""
-    slack = problem.slack
-    if network.rounding is not None:
-        limit = torch.minimum(far, network.form.preparation.distance(x.double()))
-        slack = slack + rounding_on_ball(network.form, network.rounding, x, y, limit)
-    radii = network.clusters.radii(problem.points, problem.own, problem.foreign, slack)
-    return torch.minimum(radii, limit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +121,7 @@ def prepare_l2(
     delta = torch.zeros_like(x) if attacked is None else attacked.double() - x
     mine = form.own(y)
     own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
-    points = point_products(form, network.gram, x, network.rounding)
+    points = point_products(form, network.gram, x, network.lowest)
     z, step = form.preparation.scaled_offset(x), form.preparation.scale * delta
     attack = Perturbation(step @ form.directions.T, (z * step).sum(1), (step * step).sum(1))
     size = torch.linalg.vector_norm(delta, dim=1)

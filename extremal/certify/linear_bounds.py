@@ -18,10 +18,11 @@ from extremal.certify.l2_problem import (
     Perturbation,
     TargetPairs,
     line_below,
+    product_sizes,
     rounding_loss,
     squared_norm_range,
 )
-from extremal.models import TwoLayerForm, TwoLayerRounding, relu_power, relu_power_with_slope
+from extremal.models import LowestGaps, TwoLayerForm, relu_power, relu_power_with_slope
 
 # A bound must exceed this share of the sizes of all its terms, which rounding may hide.
 ROUNDING_SHARE = 1e-9
@@ -35,18 +36,18 @@ def boxed_radii(
     y: Tensor,
     ball: Ball,
     slack: Tensor,
-    rounding: TwoLayerRounding | None,
+    lowest: LowestGaps | None,
 ) -> Tensor:
     """Radii (n,) up to which linear bounds hold all foreign outputs off correctly classified x.
 
     relu^p lies above its tangents and below its chord on the values that ball and box leave to a
     neuron; the least value of the resulting line over ball and box is exact. Found by bisection;
-    `slack` (n,) is what another network's margin may be smaller by, and `rounding` what the
-    network's own costs, None where the slack counts it.
+    `slack` (n,) is what another network's margin may be smaller by, and `lowest` what rounding
+    leaves of differences of outputs.
     """
     if form.offsets is not None and form.preparation.normalize > 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    problem = _box_problem(form, x.double(), y, ball, slack, rounding)
+    problem = _box_problem(form, x.double(), y, ball, slack, lowest)
     # Without biases f is 0 at the centre, and nothing holds beyond it.
     first = ball.norms(problem.z / problem.scale)
     return bisect_largest(problem.holds, first, beyond=form.biased)
@@ -74,8 +75,8 @@ class _BoxProblem:
     foreign: Tensor  # (n, C)
     ball: Ball
     slack: Tensor  # (n,)
-    product_sizes: Tensor  # (n, h): sum_i |z_i| |u_ji| + |offset_j|
-    rounding: TwoLayerRounding | None
+    product_sizes: Tensor  # (n, h): at least sum_i |z_i| |u_ji| + |offset_j|
+    lowest: LowestGaps | None
 
     def holds(self, radius: Tensor) -> Tensor:
         """Whether every foreign output is held off at radii (n,), bool."""
@@ -117,14 +118,15 @@ class _BoxProblem:
         self, reachable: _ReachableValues, target: int
     ) -> tuple[Tensor, Tensor | float, Tensor]:
         """a, what is added to s, and beta: of the margin, or of the least that rounding leaves."""
-        form = self.form
-        if self.rounding is None:
+        form, lowest = self.form, self.lowest
+        if lowest is None:
             gap = form.weights[self.own] - form.weights[target]
             return gap, 0.0, form.constant[self.own] - form.constant[target]
+        other, most = torch.full_like(self.own, target), reachable.most_norm.sqrt()
+        weight, _ = lowest.weights(self.own, other)
         sizes = self.product_sizes + reachable.most_step.sqrt().unsqueeze(1)
-        most = reachable.most_norm.sqrt()
-        lost = self.rounding.lost_preactivation(most, most, 0.0)
-        return self.rounding.lowest_pair(form, self.own, target, sizes, lost)
+        reach = lowest.reach(sizes, lowest.lost(most, most, 0.0))
+        return weight, -weight.sign() * reach, lowest.constants(self.own, other)
 
     def _bound(self, reachable: _ReachableValues, ball: Ball, target: int) -> Tensor:
         """The least value of the line for one target, less what rounding and slack ask, (n,)."""
@@ -164,7 +166,7 @@ def _box_problem(
     y: Tensor,
     ball: Ball,
     slack: Tensor,
-    rounding: TwoLayerRounding | None,
+    lowest: LowestGaps | None,
 ) -> _BoxProblem:
     z = form.preparation.scaled_offset(x)
     s = z @ form.directions.T
@@ -181,8 +183,8 @@ def _box_problem(
         foreign=~mine,
         ball=ball,
         slack=slack,
-        product_sizes=z.abs() @ form.directions.abs().T + form.all_offsets.abs(),
-        rounding=rounding,
+        product_sizes=product_sizes(form, z, lowest),
+        lowest=lowest,
     )
 
 

@@ -17,6 +17,9 @@ eta the largest eta_j, <d, u_j> is at most E = |d_T| + eta |d_R|, so that relu(<
 most (1 - m/E) relu(<d, u_j>), and B(z + d) at most (1 - m/E) (l |d_T| + l_R |d_R|), which is below
 l |d_T| + l_R |d_R| - m min(l, l_R/eta); or zero. So m min(l, l_R/eta) is added to A - B above, and
 rho is at most A / |v|.
+
+Rounding of the network as it runs may move each <z, u_j> by t_j. By Minkowski's inequality A falls
+by at most (sum_own a_j t_j^p)^(1/p) for that, and B rises by as much of its own.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ import torch
 from torch import Tensor
 
 from extremal.certify.l2_problem import PointProducts
-from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
+from extremal.models import LowestGaps, TwoLayerForm, relu_power, relu_power_with_slope
 
 # Sizes of T that are tried, besides the number of large eigenvalues.
 TOP_SIZES = (0, 1, 2, 4, 8, 16)
@@ -44,8 +47,8 @@ GAP_ROUNDING_SHARE = 1e-9
 class NeuronClusters:
     """A network's pairs of outputs, each prepared when a point first needs it."""
 
-    def __init__(self, form: TwoLayerForm, gram: Tensor) -> None:
-        self._form, self._gram = form, gram
+    def __init__(self, form: TwoLayerForm, gram: Tensor, lowest: LowestGaps | None = None) -> None:
+        self._form, self._gram, self._lowest = form, gram, lowest
         self._pairs: dict[tuple[int, int], _OutputPair] = {}
 
     def radii(self, points: PointProducts, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
@@ -59,6 +62,8 @@ class NeuronClusters:
         if form.offsets is not None:
             return torch.zeros_like(result)
         norm = points.squared_norm.sqrt()
+        if self._lowest is not None:
+            slack = slack + 2.0 * self._lowest.rounding.floor.max()
         # In units of M the slack grows with ||z||^(p q) <= (2 ||z||)^(p q): rho < ||z|| here.
         lost = slack * (2.0 * norm) ** (form.p * form.preparation.normalize)
         for mine in own.unique().tolist():
@@ -76,6 +81,9 @@ class NeuronClusters:
     def _pair(self, mine: int, target: int) -> _OutputPair:
         if (mine, target) not in self._pairs:
             a = self._form.weights[mine] - self._form.weights[target]
+            if self._lowest is not None:
+                pair = (torch.tensor([place], device=a.device) for place in (mine, target))
+                a = self._lowest.weights(*pair)[0].squeeze(0)
             self._pairs[mine, target] = _output_pair(a, self._gram, self._form.p)
         return self._pairs[mine, target]
 
@@ -140,6 +148,7 @@ def _gains(
 def _pair_radii(points: PointProducts, pair: _OutputPair, rows: Tensor, slack: Tensor) -> Tensor:
     """rho for the points at `rows`, the best over the splits; 0 where A <= B."""
     p, inner = pair.p, points.neuron_products[rows]
+    shift = _shift(points, rows)
     power, slope = relu_power_with_slope(inner, p)
     own_side = (power * pair.a.clamp(min=0.0)).sum(1).clamp(min=0.0) ** (1.0 / p)
     other_side = (relu_power(inner, p) * (-pair.a).clamp(min=0.0)).sum(1) ** (1.0 / p)
@@ -149,6 +158,10 @@ def _pair_radii(points: PointProducts, pair: _OutputPair, rows: Tensor, slack: T
     # What rounding may hide of it: see `l2_problem.rounding_loss`.
     length = (square + points.form.rounding * weight.sum(1) ** 2).sqrt()
     gap = own_side - other_side - GAP_ROUNDING_SHARE * (own_side + other_side)
+    if shift is not None:
+        sides = (pair.a.clamp(min=0.0), (-pair.a).clamp(min=0.0))
+        gap = gap - sum((side * shift**p).sum(1) ** (1.0 / p) for side in sides)
+        inner = inner + shift
     highest = inner.masked_fill(pair.a >= 0, -torch.inf).amax(1)
     silent = (-highest - GAP_ROUNDING_SHARE * points.squared_norm[rows].sqrt()).clamp(min=0.0)
     silent = torch.where(silent.isfinite(), silent, 0.0)  # inf where no neuron is against
@@ -165,3 +178,12 @@ def _pair_radii(points: PointProducts, pair: _OutputPair, rows: Tensor, slack: T
         found = torch.minimum((gap - lost + gain) / fall, (gap - lost) / alone)
         best = torch.maximum(best, found)
     return best.clamp(min=0.0) * (1.0 - RADIUS_ROUNDING_SHARE)
+
+
+def _shift(points: PointProducts, rows: Tensor) -> Tensor | None:
+    """How far rounding may move pre-activations (m, h) in balls that end at the centre."""
+    if points.lowest is None:
+        return None
+    norm = points.squared_norm[rows].sqrt()
+    lost = points.lowest.lost(2.0 * norm, 2.0 * norm, 0.0)
+    return points.lowest.reach(points.product_sizes[rows] + norm.unsqueeze(1), lost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -13,14 +13,14 @@ from torch import Tensor, nn
 from extremal.attack import Ball
 from extremal.certify.neuron_clusters import NeuronClusters
 from extremal.models import (
+    LowestGaps,
     PReLUNet,
     Reduction,
     TwoLayerForm,
-    TwoLayerRounding,
     as_two_layer_form,
     inner_network,
     reduced_networks,
-    rounding_on_ball,
+    relu_power,
     two_layer_rounding,
     with_readout_of,
 )
@@ -41,14 +41,10 @@ NORM_LEVEL = 1.02
 
 @dataclass(frozen=True, eq=False)
 class ReducedNetwork:
-    """A network's form, and by what it was reduced: None for the network itself.
-
-    `rounding` is that of the network itself as it runs. Where another one takes its place it is
-    part of the slack.
-    """
+    """A network's form, and by what it was reduced: None for the network itself."""
 
     form: TwoLayerForm
-    rounding: TwoLayerRounding | None = None
+    lowest: LowestGaps  # what rounding leaves of differences of the original's outputs
     reduction: Reduction | None = None
     outputs: int = 1  # how many outputs of the original a margin takes: 1 or 2
 
@@ -60,7 +56,7 @@ class ReducedNetwork:
     @cached_property
     def clusters(self) -> NeuronClusters:
         """Its pairs of outputs for the closed form."""
-        return NeuronClusters(self.form, self.gram)
+        return NeuronClusters(self.form, self.gram, self.lowest)
 
     def slack(self, reach: Tensor) -> Tensor:
         """By how much the original's margin may be smaller at inputs of l2 norm <= reach (n,)."""
@@ -70,7 +66,33 @@ class ReducedNetwork:
         levels, place = power.unique(return_inverse=True)
         bounds = [self.reduction.bound(NORM_LEVEL**level) for level in levels.tolist()]
         slack = self.outputs * torch.tensor(bounds, dtype=reach.dtype, device=reach.device)
+        slack = self.lowest.growth * slack
         return torch.where(reach.isfinite(), slack[place], torch.inf)
+
+    @cached_property
+    def cancelled_weights(self) -> Tensor:
+        """What merged neurons for and against each pair of outputs have in common, (C, C)."""
+        every = torch.arange(len(self.form.weights), device=self.form.weights.device)
+        rows = [self.lowest.weights(torch.full_like(every, o), every)[1].sum(1) for o in every]
+        return torch.stack(rows)
+
+    def cancelled(self, x: Tensor, y: Tensor, far: Tensor) -> Tensor:
+        """What rounding may cost the margin where merged neurons oppose each other, (n,).
+
+        Anywhere in l2 balls of radii `far` (n,) around points x (n, dim).
+        """
+        worst = torch.zeros_like(far)
+        if self.reduction is None or not bool(self.cancelled_weights.any()):
+            return worst
+        form, own, q = self.form, self.form.own(y), self.form.preparation.normalize
+        before = form.preparation.scale * (form.preparation.distance(x.double()) + far)
+        most = (before ** (1.0 - q)).unsqueeze(1)
+        reach = self.lowest.reach(most, self.lowest.lost(torch.zeros_like(before), before, q))
+        spread = relu_power(most + reach, form.p) - relu_power(most - reach, form.p)
+        for mine, weights in enumerate(self.cancelled_weights):
+            largest = weights.expand_as(own).masked_fill(own, 0.0).amax(1)
+            worst = torch.where(own[:, mine], torch.maximum(worst, largest), worst)
+        return worst * spread.squeeze(1)
 
 
 def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
@@ -88,15 +110,20 @@ def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    few = (
-        ReducedNetwork(_form(with_readout_of(s, net)), None, s.reduction, outputs) for s in smaller
-    )
-    return (*few, unreduced(net))
+    itself = unreduced(net)
+    few = []
+    for small in smaller:
+        assert small.reduction is not None
+        merged = replace(itself.lowest, owner=small.reduction.owner, count=small.width)
+        form = _form(with_readout_of(small, net))
+        few.append(ReducedNetwork(form, merged, small.reduction, outputs))
+    return (*few, itself)
 
 
 def unreduced(net: nn.Module) -> ReducedNetwork:
     """The network itself, with its rounding in the dtype that it runs in."""
-    return ReducedNetwork(_form(net), two_layer_rounding(net, inner_network(net).neurons.dtype))
+    form, dtype = _form(net), inner_network(net).neurons.dtype
+    return ReducedNetwork(form, LowestGaps(form, two_layer_rounding(net, dtype)))
 
 
 def assigned_points(
@@ -105,10 +132,8 @@ def assigned_points(
     """Each point's network: the first whose slack costs it little; with places and slacks.
 
     For points x (n, dim) and balls of l2 radius `far` (n,) around them; without the points that
-    the network misclassifies. The slack of another network than the last, the original, has the
-    rounding of the original in it. What a point is given depends on no other point.
+    the network misclassifies. What a point is given depends on no other point.
     """
-    itself = choices[-1]
     reach = torch.linalg.vector_norm(x.double(), dim=1) + far
     left = torch.arange(len(x), device=x.device)
     for choice in choices:
@@ -117,12 +142,8 @@ def assigned_points(
         margins = choice.form.margins(x[left].double(), choice.form.own(y[left])) - slack
         good = (margins > 0) & (slack <= MOST_SLACK_SHARE * margins)
         if bool(good.any()):
-            rows, slack = left[good], slack[good]
-            if itself.rounding is not None and choice is not itself:
-                slack = slack + rounding_on_ball(
-                    itself.form, itself.rounding, x[rows], y[rows], far[rows]
-                )
-            yield choice, rows, slack
+            rows = left[good]
+            yield choice, rows, slack[good] + choice.cancelled(x[rows], y[rows], far[rows])
         left = left[~good]
         if len(left) == 0:
             break

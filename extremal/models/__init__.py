@@ -19,12 +19,13 @@ from extremal.models.classification_margin import (
 from extremal.models.conversion import from_authors, from_torch, rescaled
 from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d
 from extremal.models.forward_error import (
+    LowestGaps,
     MarginJudge,
     MarginRange,
     TwoLayerRounding,
+    lowest_margin,
     margin_judge,
     margin_range,
-    rounding_on_ball,
     two_layer_rounding,
 )
 from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PReLULayer, mlp
@@ -109,6 +110,7 @@ __all__ = [
     "Kaiming",
     "KnowsRadii",
     "LogOdds",
+    "LowestGaps",
     "MarginJudge",
     "MarginRange",
     "Memoriser",
@@ -155,6 +157,7 @@ __all__ = [
     "load",
     "load_resnet",
     "load_with_note",
+    "lowest_margin",
     "margin",
     "margin_gradient",
     "margin_judge",
@@ -170,7 +173,6 @@ __all__ = [
     "relu_power_with_slope",
     "representations",
     "rescaled",
-    "rounding_on_ball",
     "run_dtype",
     "save",
     "signed_sum",

@@ -150,45 +150,50 @@ class _ShallowJudge:
         self._votes, self._bias = votes, bias
 
     def __call__(self, x: Tensor, y: Tensor) -> MarginRange:
-        power, error, norms = self._activations(x.double())
-        own = self._form.own(y)
-        never = torch.full_like(power[:, 0], -torch.inf)
-        value, low, high = never, never, never
+        activations, own = self._activations(x.double()), self._form.own(y)
+        best = [torch.full_like(part[:, 0], -torch.inf) for part in activations]
         for output in torch.nonzero(own.any(0)).squeeze(1).tolist():
             rows = torch.nonzero(own[:, output]).squeeze(1)
-            gap = (self._votes[output] - self._votes) * norms  # (C, h)
-            constant = self._bias[output] - self._bias
-            each = power[rows] @ gap.T + constant
-            wrong = error[rows] @ gap.abs().T + self._rounding.outer * constant.abs()
-            wrong = torch.where(wrong > 0, wrong + self._rounding.floor.sum(), wrong)
-            wrong = wrong.nan_to_num(nan=torch.inf, posinf=torch.inf)
-            ends = [each, each - wrong, each + wrong]
-            least = [end.masked_fill(own[rows], torch.inf).amin(1) for end in ends]
-            value, low, high = (
-                so_far.index_copy(0, rows, torch.maximum(so_far[rows], new))
-                for so_far, new in zip((value, low, high), least, strict=True)
-            )
-        return MarginRange(value, low, high)
+            for most, each in zip(best, self._gaps(activations, rows, output), strict=True):
+                least = each.masked_fill(own[rows], torch.inf).amin(1)
+                most[rows] = torch.maximum(most[rows], least)
+        return MarginRange(*best)
 
     def _activations(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """relu(s)^p (n, h), what it and a sum of it may be wrong by (n, h), and ||w_j|| (h,)."""
+        """relu(s)^p, and the least and the largest that it may be, (n, h) each."""
         net, rounding = self._net, self._rounding
-        with torch.no_grad():
-            directions, norms, offsets = net.directions_norms_offsets()
-            z = net.preparation(x)
-            s = nn.functional.linear(z, directions, offsets)
-            before = torch.linalg.vector_norm(net.preparation.scaled_offset(x), dim=1)
-            lengths = torch.linalg.vector_norm(directions, dim=1)
-            sizes = torch.linalg.vector_norm(z, dim=1).unsqueeze(1) * lengths
-            if offsets is not None:
-                sizes = sizes + offsets.nan_to_num(neginf=0.0).abs()
-            least = lengths * rounding.lost_preactivation(before, before, net.preparation.normalize)
-            shift = rounding.inner * sizes + torch.where(before.unsqueeze(1) > 0, least, 0.0)
-            top = relu_power(s + shift, net.p) * (1.0 + rounding.power)
-            top = torch.where(s + shift > 0, top + _LEAST_ACTIVATION, 0.0)
-            bottom = relu_power(s - shift, net.p) * (1.0 - rounding.power)
-            error = top - bottom + rounding.outer * top
-            return relu_power(s, net.p), error, norms
+        directions, _, offsets = net.directions_norms_offsets()
+        z = net.preparation(x)
+        s = nn.functional.linear(z, directions, offsets)
+        before = torch.linalg.vector_norm(net.preparation.scaled_offset(x), dim=1)
+        lengths = torch.linalg.vector_norm(directions, dim=1)
+        sizes = torch.linalg.vector_norm(z, dim=1).unsqueeze(1) * lengths
+        if offsets is not None:
+            sizes = sizes + offsets.nan_to_num(neginf=0.0).abs()
+        lost = lengths * rounding.lost_preactivation(before, before, net.preparation.normalize)
+        shift = rounding.inner * sizes + torch.where(before.unsqueeze(1) > 0, lost, 0.0)
+        low = relu_power(s - shift, net.p) * (1.0 - rounding.power) - _LEAST_ACTIVATION
+        high = relu_power(s + shift, net.p) * (1.0 + rounding.power) + _LEAST_ACTIVATION
+        high = torch.where(s + shift > 0, high, 0.0)
+        return relu_power(s, net.p), low.clamp(min=0.0), high
+
+    def _gaps(
+        self, activations: tuple[Tensor, Tensor, Tensor], rows: Tensor, output: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """One output minus each, (m, C), at `rows`; the least and the largest that it may be."""
+        norms = self._net.directions_norms_offsets()[1]
+        gap = ((self._votes[output] - self._votes) * norms).T  # (h, C)
+        constant = self._bias[output] - self._bias
+        value, low, high = (part[rows] for part in activations)
+        own, other = gap.clamp(min=0.0), (-gap).clamp(min=0.0)
+        share, floor = self._rounding.outer, self._rounding.floor.sum()
+        least, against = low @ own + constant.clamp(min=0.0), high @ other - constant.clamp(max=0.0)
+        most, beyond = high @ own + constant.clamp(min=0.0), low @ other - constant.clamp(max=0.0)
+        lowest = (1.0 - share) * least - (1.0 + share) * against - floor
+        highest = (1.0 + share) * most - (1.0 - share) * beyond
+        highest = torch.where(most > 0, highest + floor, highest)
+        lowest, highest = lowest.nan_to_num(nan=-torch.inf), highest.nan_to_num(nan=torch.inf)
+        return value @ gap + constant, lowest, highest
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,10 +215,16 @@ class TwoLayerRounding:
     most_norm: float  # the largest ||prepared(x)|| + largest |offset| at which nothing overflows
 
     def lost_preactivation(self, least: Tensor, most: Tensor, normalize: float) -> Tensor:
-        """What underflow may cost pre-activations (n, h) at inputs of norms least to most (n,).
+        """What underflow may cost pre-activations, (n, h).
 
-        Norms are those of scale (x - center). Preparing z / ||z||^q divides a loss d by ||z||^q as
-        well, and makes at most d^(1 - q) of it.
+        Preparing z / ||z||^q divides a loss d by ||z||^q as well, and makes at most d^(1 - q) of
+        it.
+
+        Arguments:
+
+        - `least`: the least norm of scale (x - center), (n,).
+        - `most`: the largest norm of it, (n,).
+        - `normalize`: the exponent q that inputs are normalised with, 0 before they are.
         """
         lost = self.absolute * (1.0 + most).unsqueeze(1)
         if normalize == 0.0:
@@ -221,32 +232,14 @@ class TwoLayerRounding:
         divided = lost * least.clamp(min=1e-300).unsqueeze(1) ** -normalize
         return 4.0 * torch.minimum(divided, lost ** (1.0 - normalize))
 
-    def lowest_pair(
-        self, form: TwoLayerForm, own: Tensor, target: Tensor | int, sizes: Tensor, lost: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """out_own - out_target as rounding may leave it at worst: again of the form of a network.
-
-        sum_j weight_j relu(s_j + shift_j)^p + constant, with weight and shift (m, h) and constant
-        (m,): neurons for the own output speak later and more quietly, those against it earlier and
-        louder.
+    def farthest(self, form: TwoLayerForm, x: Tensor) -> Tensor:
+        """The l2 radius (n,) around points within which nothing overflows.
 
         Arguments:
 
         - `form`: of the network that this is the rounding of.
-        - `own`: an output for each of m pairs, (m,).
-        - `target`: another output of each, (m,), or of all.
-        - `sizes`: bounds on sum_i |z_i| |u_ji| + |o_j|, (m, h).
-        - `lost`: what underflow may cost pre-activations, (m, h).
+        - `x`: points (n, dim).
         """
-        first, second = form.weights[own], form.weights[target]
-        gap = first - second - self.outer * (first.abs() + second.abs())
-        shift = -gap.sign() * (self.inner * sizes + lost)
-        low, high = form.constant - self.constant - self.floor, form.constant + self.constant
-        constant = low[own] - (high + self.floor)[target]
-        return gap - self.power * gap.abs(), shift, constant
-
-    def farthest(self, form: TwoLayerForm, x: Tensor) -> Tensor:
-        """The l2 radius (n,) around points x (n, dim) within which nothing overflows."""
         q, before = form.preparation.normalize, form.preparation.scaled_offset(x.double())
         most = self.most_norm - float(form.all_offsets.abs().max())
         if q == 1.0:
@@ -323,44 +316,98 @@ def _preparation_roundings(net: nn.Module, dim: float, exponent: float) -> float
     return (1.0 + q) * before + q * length + (1.0 - q) * exponent + 2.0 * _FUNCTION_ROUNDINGS + 4.0
 
 
-def rounding_on_ball(
-    form: TwoLayerForm, rounding: TwoLayerRounding, x: Tensor, y: Tensor, reach: Tensor
-) -> Tensor:
-    """How far below the exact margin rounding may put that of a network as it runs, (n,).
+@dataclass(frozen=True, eq=False)
+class LowestGaps:
+    """One output of a shallow network minus another, as rounding leaves it at worst when it runs.
 
-    Anywhere in the l2 ball of radius `reach` around each point: the activations' errors are taken
-    where they are largest.
+    It is again of the form of a network, sum_j weight_j relu(s_j + shift_j)^p + constant: neurons
+    for the first output speak later and more quietly, those against it earlier and louder.
+
+    Where neurons are merged, `owner` says into which of `count`. Those of a group are taken at its
+    direction, the ones for and the ones against it apart; what is shifted both ways is `cancelled`.
+    """
+
+    form: TwoLayerForm  # of the network itself, in float64
+    rounding: TwoLayerRounding  # in the dtype that it runs in
+    owner: Tensor | None = None  # (h,): the merged neuron of each, -1 where it is dropped
+    count: int = 0  # merged neurons
+
+    def weights(self, own: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+        """The weights (m, h) of outputs `own` minus `target`, (m,) each, and what is cancelled."""
+        outputs = len(self.form.weights)
+        pairs, place = (own * outputs + target).unique(return_inverse=True)
+        first, second = self.form.weights[pairs // outputs], self.form.weights[pairs % outputs]
+        gap = first - second - self.rounding.outer * (first.abs() + second.abs())
+        gap = gap - self.rounding.power * gap.abs()
+        if self.owner is None:
+            return gap[place], torch.zeros_like(gap)[place]
+        kept = self.owner >= 0
+        into, gap = self.owner[kept], gap[:, kept]
+        nothing = gap.new_zeros(len(gap), self.count)
+        speaking = nothing.index_add(1, into, gap.clamp(min=0.0))
+        opposing = nothing.index_add(1, into, -gap.clamp(max=0.0))
+        return (speaking - opposing)[place], torch.minimum(speaking, opposing)[place]
+
+    def constants(self, own: Tensor, target: Tensor) -> Tensor:
+        """The constants (m,) of outputs `own` minus `target`, (m,) each."""
+        lost = self.rounding.constant + self.rounding.floor
+        low, high = self.form.constant - lost, self.form.constant + lost
+        return low[own] - high[target]
+
+    def reach(self, sizes: Tensor, lost: Tensor) -> Tensor:
+        """How far pre-activations may be off, (m, h).
+
+        Arguments:
+
+        - `sizes`: bounds on sum_i |z_i| |u_ji| + |o_j|, (m, h).
+        - `lost`: what `lost` says of the norms in question, (m, h).
+        """
+        share = self.rounding.inner if self.owner is None else self.rounding.inner.max()
+        return share * sizes + lost
+
+    def lost(self, least: Tensor, most: Tensor, normalize: float) -> Tensor:
+        """What underflow may cost pre-activations, (m, h), or as much for all neurons, (m, 1).
+
+        Arguments:
+
+        - `least`: as in `TwoLayerRounding.lost_preactivation`, (m,).
+        - `most`: as there, (m,).
+        - `normalize`: as there.
+        """
+        lost = self.rounding.lost_preactivation(least, most, normalize)
+        return lost if self.owner is None else lost.amax(1, keepdim=True)
+
+    @property
+    def growth(self) -> float:
+        """By what factor rounding makes a bound on the change of a network larger, at most."""
+        part = self.rounding
+        inner, power = 1.0 + 2.0 * float(part.inner.max()), 1.0 + float(part.power.max())
+        return inner**self.form.p * power * (1.0 + 2.0 * part.outer)
+
+
+def lowest_margin(gaps: LowestGaps, x: Tensor, y: Tensor) -> Tensor:
+    """The least margin (n,) that rounding leaves a network itself when it runs.
+
+    Computed in float64, with a rounding of its own.
 
     Arguments:
 
-    - `form`: of the network, in float64.
-    - `rounding`: `two_layer_rounding` of the network in the dtype that it runs in.
+    - `gaps`: those of the network, with no neurons merged.
     - `x`: points (n, dim).
     - `y`: labels (n,), as for `margin_range`.
-    - `reach`: radii (n,) in the units of x, float64; infinite ones have an infinite answer.
     """
-    z, q = form.preparation.scaled_offset(x.double()), form.preparation.normalize
-    before, step = torch.linalg.vector_norm(z, dim=1), form.preparation.scale * reach
-    least, most = (before - step).clamp(min=0.0), before + step
-    # <z, u> / ||z||^q on the ball, and never above ||z||^(1 - q).
-    divide = least.clamp(min=1e-300).unsqueeze(1) ** -q
-    longest = most.unsqueeze(1) ** (1.0 - q)
-    step = step.unsqueeze(1)
-    high = torch.minimum((z @ form.directions.T + step).clamp(min=0.0) * divide, longest)
-    sizes = torch.minimum((z.abs() @ form.directions.abs().T + step) * divide, longest)
-    if form.offsets is not None:
-        high, sizes = high + form.offsets, sizes + form.offsets.abs()
-    shift = rounding.inner * sizes + rounding.lost_preactivation(least, most, q)
-    top = relu_power(high + shift, form.p) * (1.0 + rounding.power)
-    spread = top - relu_power(high, form.p)
-    own = form.own(y)
-    worst = torch.zeros_like(reach)
-    for output in torch.nonzero(own.any(0)).squeeze(1).tolist():
-        rows = torch.nonzero(own[:, output]).squeeze(1)
-        weights, constant = form.weights, rounding.constant + rounding.floor
-        sums = rounding.outer * top[rows] @ weights.abs().T + constant  # (m, C)
-        change = spread[rows] @ (weights[output] - weights).abs().T
-        each = change + sums + sums[:, output].unsqueeze(1)
-        each = each.nan_to_num(nan=torch.inf, posinf=torch.inf).masked_fill(own[rows], 0.0)
-        worst[rows] = torch.maximum(worst[rows], each.amax(1))
-    return torch.where(reach.isfinite(), worst, torch.inf)
+    form, x = gaps.form, x.double()
+    at, before = form.preparation(x), form.preparation.scaled_offset(x)
+    s, own = form.active(form.preparation.at(x)), form.own(y)
+    length = torch.linalg.vector_norm(before, dim=1)
+    sizes = at.abs() @ form.directions.abs().T + form.all_offsets.abs()
+    reach = gaps.reach(sizes, gaps.lost(length, length, form.preparation.normalize))
+    best = form.outputs(x).masked_fill(~own, -torch.inf).argmax(1)
+    least = torch.full_like(length, torch.inf)
+    for target in range(own.shape[1]):
+        other = torch.full_like(best, target)
+        weight, _ = gaps.weights(best, other)
+        power = relu_power(s - weight.sign() * reach, form.p)
+        value = (weight * power).sum(1) + gaps.constants(best, other)
+        least = torch.where(own[:, target], least, torch.minimum(least, value))
+    return least.nan_to_num(nan=-torch.inf)
