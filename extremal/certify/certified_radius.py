@@ -37,6 +37,8 @@ from extremal.models import (
     is_shallow,
     lowest_margin,
     margin_range,
+    network_name,
+    recognised,
     run_dtype,
 )
 
@@ -56,7 +58,8 @@ class Certificate:
 
     0 where a point is misclassified. `boxed` says whether the box was used: a certificate that
     ignores it holds within the box, too. `methods` names the bounds, and `method` (n,) which of
-    them gave each radius, -1 where none did.
+    them gave each radius, -1 where none did. `network` is the kind of network, and what it was read
+    as.
     """
 
     radius: Tensor  # (n,) float64
@@ -64,6 +67,7 @@ class Certificate:
     boxed: bool
     methods: tuple[str, ...]
     method: Tensor  # (n,) int64
+    network: str = ""  # such as "PReLUNet", or "Sequential, read as a PReLUNet"
 
 
 def can_certify(net: nn.Module) -> bool:
@@ -74,7 +78,7 @@ def can_certify(net: nn.Module) -> bool:
     - `net`: any `nn.Module`. True for a `PReLUNet`, a `Grouped` one, a `KnowsRadii` network, and
       for a chain of linear layers and known activations.
     """
-    return is_shallow(net) or isinstance(net, KnowsRadii) or is_chain(net)
+    return is_shallow(recognised(net)) or isinstance(net, KnowsRadii) or is_chain(net)
 
 
 def radius(
@@ -138,7 +142,9 @@ def certificate(
     ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
     and linf: linear bounds within the box; "tight" also takes what the l2 ball around theirs gives.
     A `KnowsRadii` network: the radii that its construction proves. Any other that is a chain of
-    linear layers and known activations: its Lipschitz constant. Deterministic.
+    linear layers and known activations: its Lipschitz constant. An nn.Sequential of Linear, ReLU,
+    Linear is read as the `PReLUNet` that computes the same, and the result says so. All of them in
+    evaluation mode. Deterministic.
 
     Arguments:
 
@@ -157,6 +163,8 @@ def certificate(
     - `at`: a radius >= 0; the radii found are then as large as it where it holds, and may be
       smaller than the largest that hold. None for these.
     """
+    _check.module("net", net)
+    given, net = net, recognised(net)
     y, ball = _checked(net, x, y, norm, box, effort, attacked, batch)
     at = None if at is None else _check.number("at", at, minimum=0.0)
     bounds: Iterable[Bounds]
@@ -178,7 +186,7 @@ def certificate(
         best[rows[better]] = radii[better]
         method[rows[better]] = names.index(name)
     boxed = shallow and norm != "l2" and box is not None
-    return Certificate(best, norm, boxed, tuple(names), method)
+    return Certificate(best, norm, boxed, tuple(names), method, network_name(given))
 
 
 def holds(
@@ -320,6 +328,7 @@ def _batch_bounds(
 
 def _right_as_run(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     """Whether the network as it runs, in its own dtype, is certain to be right, (n,) bool."""
+    net = recognised(net)
     found = margin_range(net, x, y)
     if isinstance(net, KnowsRadii):
         return found.right

@@ -16,7 +16,13 @@ from extremal.models.classification_margin import (
     output_margins,
     run_dtype,
 )
-from extremal.models.conversion import from_authors, from_torch, rescaled
+from extremal.models.conversion import (
+    from_authors,
+    from_torch,
+    network_name,
+    recognised,
+    rescaled,
+)
 from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d
 from extremal.models.forward_error import (
     LowestGaps,
@@ -163,11 +169,13 @@ __all__ = [
     "margin_judge",
     "margin_range",
     "mlp",
+    "network_name",
     "output_margins",
     "pairwise_distances",
     "polar_form",
     "ratio_grid",
     "ratio_side",
+    "recognised",
     "reduced_networks",
     "relu_power",
     "relu_power_with_slope",
