@@ -25,7 +25,6 @@ from extremal.certify.reduced_networks import (
     assigned_points,
     distance_to_zero_output,
     reduced_versions,
-    unreduced,
 )
 from extremal.data import Box
 from extremal.models import (
@@ -35,11 +34,11 @@ from extremal.models import (
     check_chain,
     is_chain,
     is_shallow,
-    lowest_margin,
     margin_range,
     network_name,
     recognised,
     run_dtype,
+    shallow_rounding,
 )
 
 EFFORTS = ("fast", "tight")
@@ -305,25 +304,21 @@ def _batch_bounds(
     tight: bool,
     at: float | None,
 ) -> Iterator[Bounds]:
-    """Linear bounds over ball and box in l1 and linf; and those in l2, whose balls hold theirs.
-
-    None goes as far as where the network, as it runs, may overflow.
-    """
+    """Linear bounds over ball and box in l1 and linf; and those in l2, whose balls hold theirs."""
     root = x.shape[1] ** 0.5 if ball.norm == "linf" else 1.0
-    itself = networks[-1].lowest
-    farthest = itself.rounding.farthest(itself.form, x) / root
     if ball.norm != "l2":
         center = distance_to_zero_output(networks[-1].form, x, ball.norm)
         for network, some, slack in assigned_points(networks, x, y, center * root):
-            radii = boxed_radii(network.form, x[some], y[some], ball, slack, network.lowest)
+            rounding = network.rounding.near(x[some], ball.norm)
+            radii = boxed_radii(network.form, x[some], y[some], ball, slack, rounding)
             limit = torch.where(slack > 0, center[some], torch.inf)
-            yield some, torch.minimum(torch.minimum(radii, limit), farthest[some]), "linear"
+            yield some, torch.minimum(radii, limit), "linear"
     if ball.norm == "l2" or tight:
         if at is not None and ball.norm == "linf":
             # A ball in l2 that holds the one asked for, a little larger than rounding may make it.
             at = root * (1.0 + 1e-12) * at
         for rows, radii, name in l2_bounds(networks, x, y, attacked, tight=tight, at=at):
-            yield rows, torch.minimum(radii / root, farthest[rows]), name
+            yield rows, radii / root, name
 
 
 def _right_as_run(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -334,11 +329,15 @@ def _right_as_run(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
         return found.right
     if not is_shallow(net):
         return found.lowest > chain_rounding(net, _lengths(x), run_dtype(net, x))
-    itself = unreduced(net).lowest
-    rows = batches(len(x), CERTIFY_BATCH_POINTS)
-    least = torch.cat([lowest_margin(itself, x[at], y[at]) for at in rows])
-    room = itself.rounding.farthest(itself.form, x) > 0
-    return room & (least > found.margin - found.lowest)
+    rounding = shallow_rounding(net, run_dtype(net, x))
+    own, zero = rounding.form.own(y), torch.zeros_like(found.lowest)
+    parts = [
+        rounding.near(x[at], prepared=True).outputs(zero[at])
+        for at in batches(len(x), CERTIFY_BATCH_POINTS)
+    ]
+    error = torch.cat(parts)
+    mine, other = (error.masked_fill(~some, 0.0).amax(1) for some in (own, ~own))
+    return found.lowest > mine + other
 
 
 def _lengths(x: Tensor) -> Tensor:

@@ -6,9 +6,7 @@ and scaled point, s_j = <z, u_j> + offset_j and d a perturbation of norm at most
     M(d) = sum_j a_j relu(s_j + <u_j, d>)^p + beta ||z + d||^(2 k),     a = W_own - W_t
 
 (k = p normalize / 2; the last term is beta where inputs are not normalised) is a function of
-e = U d and of ||z + d||^2, and its sign is that of the margin against t. Rounding of the network as
-it runs may lower the margin; the least that it leaves has the same form, with other a, s and beta
-(`LowestGaps`), and is what M stands for.
+e = U d and of ||z + d||^2, and its sign is that of the margin against t.
 
 Perturbations are represented by these products, too, and a descent finds where M is least. The term
 beta ||z + d||^(2 k) of normalised inputs is bounded by a line in w = ||z + d||^2.
@@ -22,7 +20,7 @@ import torch
 from torch import Tensor
 
 from extremal._tensors import SHARED_BY_ROWS, RowRecord
-from extremal.models import LowestGaps, TwoLayerForm, relu_power, relu_power_with_slope
+from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
 
 # A squared norm that is a smaller share of the terms it is the sum of is mostly rounding.
 KNOWN_SQUARE_SHARE = 1e-6
@@ -230,39 +228,22 @@ class PointProducts(RowRecord):
     form: TwoLayerForm
     gram: Tensor = field(metadata=SHARED_BY_ROWS)  # (h, h)
     neuron_products: Tensor  # (n, h): <z, u_j>
-    product_sizes: Tensor  # (n, h): at least sum_i |z_i| |u_ji| + |offset_j|
     squared_norm: Tensor  # (n,): ||z||^2
     stretch: float  # the largest scale of the preparation
     length_before: Tensor | None  # (n,): ||z|| before normalising, where the ball is stretched
-    lowest: LowestGaps | None  # what rounding leaves of differences of outputs, None for all
 
     def pairs(self, rows: Tensor, own: Tensor, target: Tensor, radius: Tensor) -> TargetPairs:
-        """Pairs of points with outputs `own` and `target`, each (m,), at radii (m,) of the data.
-
-        With `lowest`, M is the least that rounding may make of the margin.
-        """
+        """Pairs of points with outputs `own` and `target`, each (m,), at radii (m,) of the data."""
         form, products = self.form, self.neuron_products[rows]
         q, rho = form.preparation.normalize, self.stretch * radius
-        least = most = self.squared_norm[rows].sqrt() + rho
         if self.length_before is not None:
-            least, most = self.length_before[rows] - rho, self.length_before[rows] + rho
-            rho = torch.where(least > 0, rho * least.clamp(min=1e-300) ** -q, torch.inf)
-        preactivations = products if form.offsets is None else products + form.offsets
-        if self.lowest is None:
-            weight_gap = form.weights[own] - form.weights[target]
-            constant_gap = form.constant[own] - form.constant[target]
-        else:
-            weight_gap = self.lowest.weights(own, target)[0]
-            constant_gap = self.lowest.constants(own, target)
-            # Unless z is a prepared point, M is in units of z before it is normalised.
-            lost = self.lowest.lost(least, most, 0.0 if self.length_before is None else q)
-            reach = self.lowest.reach(self.product_sizes[rows] + rho.unsqueeze(1), lost)
-            preactivations = preactivations - weight_gap.sign() * reach
+            left = self.length_before[rows] - rho
+            rho = torch.where(left > 0, rho * left.clamp(min=1e-300) ** -q, torch.inf)
         return TargetPairs(
             gram=self.gram,
-            weight_gap=weight_gap,
-            constant_gap=constant_gap,
-            preactivations=preactivations,
+            weight_gap=form.weights[own] - form.weights[target],
+            constant_gap=form.constant[own] - form.constant[target],
+            preactivations=products if form.offsets is None else products + form.offsets,
             point_products=products,
             squared_norm=self.squared_norm[rows],
             radius=rho,
@@ -272,23 +253,10 @@ class PointProducts(RowRecord):
         )
 
 
-def product_sizes(form: TwoLayerForm, z: Tensor, lowest: LowestGaps | None) -> Tensor:
-    """At least sum_i |z_i| |u_ji| + |offset_j|, (n, h), for z (n, dim).
-
-    Where neurons are merged each u_j stands for others as well, and ||z|| is no less.
-    """
-    if lowest is not None and lowest.owner is not None:
-        return torch.linalg.vector_norm(z, dim=1, keepdim=True) + form.all_offsets.abs()
-    return z.abs() @ form.directions.abs().T + form.all_offsets.abs()
-
-
-def point_products(
-    form: TwoLayerForm, gram: Tensor, x: Tensor, lowest: LowestGaps | None = None
-) -> PointProducts:
+def point_products(form: TwoLayerForm, gram: Tensor, x: Tensor) -> PointProducts:
     """The inner products of points (n, dim) with a network's neurons, in float64.
 
-    `gram` (h, h) holds those of the neurons with each other, `lowest` what rounding leaves of the
-    differences of outputs, None for all of them.
+    `gram` (h, h) holds those of the neurons with each other.
     """
     x = x.double()
     z = form.preparation.scaled_offset(x)
@@ -300,9 +268,7 @@ def point_products(
         form=form,
         gram=gram,
         neuron_products=z @ form.directions.T,
-        product_sizes=product_sizes(form, z, lowest),
         squared_norm=(z * z).sum(1),
         stretch=float(form.preparation.scale),
         length_before=length_before,
-        lowest=lowest,
     )

@@ -18,11 +18,10 @@ from extremal.certify.l2_problem import (
     Perturbation,
     TargetPairs,
     line_below,
-    product_sizes,
     rounding_loss,
     squared_norm_range,
 )
-from extremal.models import LowestGaps, TwoLayerForm, relu_power, relu_power_with_slope
+from extremal.models import RoundingNear, TwoLayerForm, relu_power, relu_power_with_slope
 
 # A bound must exceed this share of the sizes of all its terms, which rounding may hide.
 ROUNDING_SHARE = 1e-9
@@ -31,23 +30,18 @@ FALL_SLACK_SHARE = 1e-6
 
 
 def boxed_radii(
-    form: TwoLayerForm,
-    x: Tensor,
-    y: Tensor,
-    ball: Ball,
-    slack: Tensor,
-    lowest: LowestGaps | None,
+    form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor, rounding: RoundingNear
 ) -> Tensor:
     """Radii (n,) up to which linear bounds hold all foreign outputs off correctly classified x.
 
     relu^p lies above its tangents and below its chord on the values that ball and box leave to a
     neuron; the least value of the resulting line over ball and box is exact. Found by bisection;
-    `slack` (n,) is what another network's margin may be smaller by, and `lowest` what rounding
-    leaves of differences of outputs.
+    `slack` (n,) is what another network's margin may be smaller by, `rounding` that of the network
+    as it runs, around the points.
     """
     if form.offsets is not None and form.preparation.normalize > 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    problem = _box_problem(form, x.double(), y, ball, slack, lowest)
+    problem = _box_problem(form, x.double(), y, ball, slack, rounding)
     # Without biases f is 0 at the centre, and nothing holds beyond it.
     first = ball.norms(problem.z / problem.scale)
     return bisect_largest(problem.holds, first, beyond=form.biased)
@@ -75,16 +69,17 @@ class _BoxProblem:
     foreign: Tensor  # (n, C)
     ball: Ball
     slack: Tensor  # (n,)
-    product_sizes: Tensor  # (n, h): at least sum_i |z_i| |u_ji| + |offset_j|
-    lowest: LowestGaps | None
+    rounding: RoundingNear
 
     def holds(self, radius: Tensor) -> Tensor:
         """Whether every foreign output is held off at radii (n,), bool."""
         ball = replace(self.ball, radius=radius)
         reachable = self._in_linf(ball) if self.ball.norm == "linf" else self._in_l1(ball)
         good = torch.ones(len(self.x), dtype=torch.bool, device=radius.device)
+        error = self.rounding.outputs(radius)
+        mine = error.gather(1, self.own.unsqueeze(1)).squeeze(1)
         for target in range(self.foreign.shape[1]):
-            holds = self._bound(reachable, ball, target) > 0
+            holds = self._bound(reachable, ball, target) > mine + error[:, target]
             good &= holds | ~self.foreign[:, target]
         return good
 
@@ -114,34 +109,18 @@ class _BoxProblem:
         s = self.preactivations
         return _ReachableValues(s - reach, s + reach, least, most, far**2)
 
-    def _pair(
-        self, reachable: _ReachableValues, target: int
-    ) -> tuple[Tensor, Tensor | float, Tensor]:
-        """a, what is added to s, and beta: of the margin, or of the least that rounding leaves."""
-        form, lowest = self.form, self.lowest
-        if lowest is None:
-            gap = form.weights[self.own] - form.weights[target]
-            return gap, 0.0, form.constant[self.own] - form.constant[target]
-        other, most = torch.full_like(self.own, target), reachable.most_norm.sqrt()
-        weight, _ = lowest.weights(self.own, other)
-        sizes = self.product_sizes + reachable.most_step.sqrt().unsqueeze(1)
-        reach = lowest.reach(sizes, lowest.lost(most, most, 0.0))
-        return weight, -weight.sign() * reach, lowest.constants(self.own, other)
-
     def _bound(self, reachable: _ReachableValues, ball: Ball, target: int) -> Tensor:
         """The least value of the line for one target, less what rounding and slack ask, (n,)."""
-        form, p = self.form, self.form.p
-        a, shift, beta = self._pair(reachable, target)
-        s, low, high = (
-            part + shift for part in (self.preactivations, reachable.low, reachable.high)
-        )
+        form, p, s = self.form, self.form.p, self.preactivations
+        a = form.weights[self.own] - form.weights[target]
+        beta = form.constant[self.own] - form.constant[target]
         power = 0.5 * p * form.preparation.normalize
-        bottom, top = relu_power(low, p), relu_power(high, p)
-        gap = high - low
+        bottom, top = relu_power(reachable.low, p), relu_power(reachable.high, p)
+        gap = reachable.high - reachable.low
         rise = (top - bottom) / torch.where(gap > 0, gap, 1.0)
         value, slope = relu_power_with_slope(s, p)
         above = a < 0
-        at_zero = torch.where(above, bottom + rise * (s - low), value)
+        at_zero = torch.where(above, bottom + rise * (s - reachable.low), value)
         square = (self.z * self.z).sum(1)
         norms = reachable.least_norm, reachable.most_norm
         constant, rate = line_below(beta, *norms, square, power)
@@ -161,31 +140,14 @@ class _BoxProblem:
 
 
 def _box_problem(
-    form: TwoLayerForm,
-    x: Tensor,
-    y: Tensor,
-    ball: Ball,
-    slack: Tensor,
-    lowest: LowestGaps | None,
+    form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor, rounding: RoundingNear
 ) -> _BoxProblem:
     z = form.preparation.scaled_offset(x)
     s = z @ form.directions.T
     s = s if form.offsets is None else s + form.offsets
     mine = form.own(y)
     own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
-    return _BoxProblem(
-        form=form,
-        x=x,
-        z=z,
-        scale=form.preparation.scale,
-        preactivations=s,
-        own=own,
-        foreign=~mine,
-        ball=ball,
-        slack=slack,
-        product_sizes=product_sizes(form, z, lowest),
-        lowest=lowest,
-    )
+    return _BoxProblem(form, x, z, form.preparation.scale, s, own, ~mine, ball, slack, rounding)
 
 
 def linear_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -13,15 +13,14 @@ from torch import Tensor, nn
 from extremal.attack import Ball
 from extremal.certify.neuron_clusters import NeuronClusters
 from extremal.models import (
-    LowestGaps,
     PReLUNet,
     Reduction,
+    ShallowRounding,
     TwoLayerForm,
     as_two_layer_form,
     inner_network,
     reduced_networks,
-    relu_power,
-    two_layer_rounding,
+    shallow_rounding,
     with_readout_of,
 )
 
@@ -44,7 +43,7 @@ class ReducedNetwork:
     """A network's form, and by what it was reduced: None for the network itself."""
 
     form: TwoLayerForm
-    lowest: LowestGaps  # what rounding leaves of differences of the original's outputs
+    rounding: ShallowRounding  # of the network itself, as it runs
     reduction: Reduction | None = None
     outputs: int = 1  # how many outputs of the original a margin takes: 1 or 2
 
@@ -56,7 +55,7 @@ class ReducedNetwork:
     @cached_property
     def clusters(self) -> NeuronClusters:
         """Its pairs of outputs for the closed form."""
-        return NeuronClusters(self.form, self.gram, self.lowest)
+        return NeuronClusters(self.form, self.gram, self.rounding)
 
     def slack(self, reach: Tensor) -> Tensor:
         """By how much the original's margin may be smaller at inputs of l2 norm <= reach (n,)."""
@@ -66,33 +65,7 @@ class ReducedNetwork:
         levels, place = power.unique(return_inverse=True)
         bounds = [self.reduction.bound(NORM_LEVEL**level) for level in levels.tolist()]
         slack = self.outputs * torch.tensor(bounds, dtype=reach.dtype, device=reach.device)
-        slack = self.lowest.growth * slack
         return torch.where(reach.isfinite(), slack[place], torch.inf)
-
-    @cached_property
-    def cancelled_weights(self) -> Tensor:
-        """What merged neurons for and against each pair of outputs have in common, (C, C)."""
-        every = torch.arange(len(self.form.weights), device=self.form.weights.device)
-        rows = [self.lowest.weights(torch.full_like(every, o), every)[1].sum(1) for o in every]
-        return torch.stack(rows)
-
-    def cancelled(self, x: Tensor, y: Tensor, far: Tensor) -> Tensor:
-        """What rounding may cost the margin where merged neurons oppose each other, (n,).
-
-        Anywhere in l2 balls of radii `far` (n,) around points x (n, dim).
-        """
-        worst = torch.zeros_like(far)
-        if self.reduction is None or not bool(self.cancelled_weights.any()):
-            return worst
-        form, own, q = self.form, self.form.own(y), self.form.preparation.normalize
-        before = form.preparation.scale * (form.preparation.distance(x.double()) + far)
-        most = (before ** (1.0 - q)).unsqueeze(1)
-        reach = self.lowest.reach(most, self.lowest.lost(torch.zeros_like(before), before, q))
-        spread = relu_power(most + reach, form.p) - relu_power(most - reach, form.p)
-        for mine, weights in enumerate(self.cancelled_weights):
-            largest = weights.expand_as(own).masked_fill(own, 0.0).amax(1)
-            worst = torch.where(own[:, mine], torch.maximum(worst, largest), worst)
-        return worst * spread.squeeze(1)
 
 
 def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
@@ -110,20 +83,12 @@ def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    itself = unreduced(net)
-    few = []
-    for small in smaller:
-        assert small.reduction is not None
-        merged = replace(itself.lowest, owner=small.reduction.owner, count=small.width)
-        form = _form(with_readout_of(small, net))
-        few.append(ReducedNetwork(form, merged, small.reduction, outputs))
-    return (*few, itself)
-
-
-def unreduced(net: nn.Module) -> ReducedNetwork:
-    """The network itself, with its rounding in the dtype that it runs in."""
-    form, dtype = _form(net), inner_network(net).neurons.dtype
-    return ReducedNetwork(form, LowestGaps(form, two_layer_rounding(net, dtype)))
+    rounding = shallow_rounding(net, inner.neurons.dtype)
+    few = (
+        ReducedNetwork(_form(with_readout_of(small, net)), rounding, small.reduction, outputs)
+        for small in smaller
+    )
+    return (*few, ReducedNetwork(rounding.form, rounding))
 
 
 def assigned_points(
@@ -142,8 +107,7 @@ def assigned_points(
         margins = choice.form.margins(x[left].double(), choice.form.own(y[left])) - slack
         good = (margins > 0) & (slack <= MOST_SLACK_SHARE * margins)
         if bool(good.any()):
-            rows = left[good]
-            yield choice, rows, slack[good] + choice.cancelled(x[rows], y[rows], far[rows])
+            yield choice, left[good], slack[good]
         left = left[~good]
         if len(left) == 0:
             break

@@ -25,14 +25,13 @@ from extremal.models.conversion import (
 )
 from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d
 from extremal.models.forward_error import (
-    LowestGaps,
     MarginJudge,
     MarginRange,
-    TwoLayerRounding,
-    lowest_margin,
+    RoundingNear,
+    ShallowRounding,
     margin_judge,
     margin_range,
-    two_layer_rounding,
+    shallow_rounding,
 )
 from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PReLULayer, mlp
 from extremal.models.grid_network import GridNet, ratio_grid, ratio_side
@@ -116,7 +115,6 @@ __all__ = [
     "Kaiming",
     "KnowsRadii",
     "LogOdds",
-    "LowestGaps",
     "MarginJudge",
     "MarginRange",
     "Memoriser",
@@ -130,9 +128,10 @@ __all__ = [
     "PreparedInputs",
     "Reduction",
     "Representation",
+    "RoundingNear",
+    "ShallowRounding",
     "SmoothedReLU",
     "TwoLayerForm",
-    "TwoLayerRounding",
     "Weights",
     "as_two_layer_form",
     "average_classifier",
@@ -163,7 +162,6 @@ __all__ = [
     "load",
     "load_resnet",
     "load_with_note",
-    "lowest_margin",
     "margin",
     "margin_gradient",
     "margin_judge",
@@ -183,9 +181,9 @@ __all__ = [
     "rescaled",
     "run_dtype",
     "save",
+    "shallow_rounding",
     "signed_sum",
     "subclass_classifier",
     "through",
-    "two_layer_rounding",
     "with_readout_of",
 ]

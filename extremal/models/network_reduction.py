@@ -37,7 +37,7 @@ class Reduction:
 
     p: float  # the power of both networks
     preparation: Preparation  # of the inputs of both networks
-    owner: Tensor  # (width,): the neuron that each now is part of, -1 where it was dropped
+    kept: Tensor  # (width,) bool: merged (or left alone) rather than dropped
     contribution_sizes: Tensor  # (outputs, width): |c_oj|
     offset: Tensor  # (width,)
     gap: Tensor  # (width,)
@@ -46,11 +46,6 @@ class Reduction:
     rounding_residue: Tensor  # (outputs, width'): between summed and stored contributions
     residue_offset: Tensor  # (width',): the offsets of the smaller network's neurons
     constant: Tensor  # (outputs,): how far the two networks' constants differ
-
-    @property
-    def kept(self) -> Tensor:
-        """Which neurons were merged (or left alone) rather than dropped, (width,) bool."""
-        return self.owner >= 0
 
     def bound(self, radius: float = 1.0, center: Tensor | None = None) -> float:
         """An upper bound on max_o |f_o(x) - f'_o(x)| over ||x - `center`|| <= `radius`.
@@ -211,7 +206,7 @@ def _bound_of_changes(old: TwoLayerForm, small: PReLUNet, owner: Tensor) -> Redu
     return Reduction(
         p=small.p,
         preparation=small.preparation,
-        owner=owner,
+        kept=kept,
         contribution_sizes=old.weights.abs(),
         offset=old.all_offsets,
         gap=torch.linalg.vector_norm(old.directions - new.directions[mine], dim=1),

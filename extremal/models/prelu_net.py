@@ -154,7 +154,7 @@ class PReLUNet(nn.Module):
     def hidden(self, x: Tensor) -> Tensor:
         """The post-activations relu(<z, w_j> + b_j)^p / ||w_j||^(p-1) at `x`, (n, width)."""
         z = self._prepared(x).z
-        directions, norms, offsets = self.directions_norms_offsets()
+        directions, norms, offsets = self._directions_norms_offsets()
         power = relu_power(nn.functional.linear(z, directions, offsets), self.p)
         return power if self.p == 1.0 else norms * power
 
@@ -168,7 +168,7 @@ class PReLUNet(nn.Module):
         C_j = ||w_j|| sum_o cotangent_o votes_oj, then pulled back through the preparation.
         """
         with torch.no_grad():
-            directions, norms, offsets = self.directions_norms_offsets()
+            directions, norms, offsets = self._directions_norms_offsets()
             at = self._prepared(x)
             s = nn.functional.linear(at.z, directions, offsets)  # (n, width)
             power, slope = relu_power_with_slope(s, self.p)
@@ -191,7 +191,7 @@ class PReLUNet(nn.Module):
         `PreparedInputs` are taken as prepared: they are z.
         """
         with torch.no_grad():
-            directions, norms, offsets = self.directions_norms_offsets()
+            directions, norms, offsets = self._directions_norms_offsets()
             z = x if isinstance(x, PreparedInputs) else DenseInputs(self._prepared(x).z)
             power, slope = relu_power_with_slope(z.inner(directions, offsets), self.p)
             out = self._read(power, norms)
@@ -251,7 +251,7 @@ class PReLUNet(nn.Module):
         _check.require(x.dtype == kind, "x", f"have the network's dtype {kind}", str(x.dtype))
         return self.preparation.at(x)
 
-    def directions_norms_offsets(self) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _directions_norms_offsets(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Directions (width, dim), norms (width,) and offsets (width,) or None of f's inner form.
 
         f = sum_j v_j norm_j relu(<z, direction_j> + offset_j)^p. For p = 1 nothing needs dividing,
