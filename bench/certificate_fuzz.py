@@ -1,19 +1,29 @@
 """Certificates under fire: random networks and points of many kinds, attacked inside their radii.
 
 A pair is a network and a point of it. Each is certified in one norm, with or without a box, and
-then attacked just inside of its radius by code of its own, random points and gradient steps on the
-network as it runs, in float32 or float64, and by `attack.minimal`. The certificate claims that the
-network as it runs keeps its class there, so that a violation is any point inside the radius at
-which its margin is not above zero, and any radius of an attack below the certified one. Some
-networks are evaluated whole, which must not raise.
+then attacked inside of its radius: by code of this file, random points and gradient steps, on the
+network as it runs, in float32 or float64; and by `attack.minimal`. A violation is any point inside
+the radius at which the margin of the network as it runs is not above zero, and any attack that is
+smaller than the radius. Some networks are evaluated whole, which must not raise.
+
+What each network showed is kept in the user's cache, so that a run that was stopped goes on. From
+the root of the repository, for a tenth of each kind:
+
+python -m bench.certificate_fuzz 0.1
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
+import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,7 +33,7 @@ from bench._common import markdown_table
 from extremal import attack, certify, data, evaluate, models
 from extremal.evaluate import BracketViolation
 
-# Networks and points of each kind in a whole run, and how many steps of its own attack each gets.
+# Networks of each kind in a whole run, and points of each.
 KINDS: dict[str, dict[str, int]] = {
     "tiny": {"networks": 64, "points": 128},
     "kink": {"networks": 64, "points": 128},
@@ -33,6 +43,7 @@ KINDS: dict[str, dict[str, int]] = {
     "stand-in": {"networks": 20, "points": 256},
     "raw units": {"networks": 64, "points": 128},
     "ties": {"networks": 88, "points": 128},
+    "other networks": {"networks": 24, "points": 64},
 }
 SETTINGS: dict[str, Any] = {
     "seed": 0,
@@ -46,10 +57,13 @@ SETTINGS: dict[str, Any] = {
     "networks that are evaluated whole, one of": 8,
     "points of such an evaluation": 8,
 }
-# An attacked radius is taken as below the certified one from this share on: norms are rounded.
+# An attack is smaller than a certified radius from this share on: norms are rounded.
 RADIUS_ROUNDING_SHARE = 1e-12
+# An attack within this share of the certified radius leaves nothing to be found between them.
+NEAR_SHARE = 0.02
 # The smallest and the largest power of ten of the scales of extreme networks.
 EXTREME_EXPONENT = 12.0
+_ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,54 +86,74 @@ class Fired:
     attacked: Tensor  # (n,): the radii of `attack.minimal`
 
 
-def measure(share: float = 1.0) -> dict[str, Any]:
-    """All kinds, each with a share of its networks and points, at least one and two of them."""
+def measure(share: float = 1.0, folder: Path | None = None) -> dict[str, Any]:
+    """All kinds, with a share of the networks of each; what is in the folder is taken from there.
+
+    The folder is one of the user's cache unless it is given.
+    """
     torch.set_num_threads(SETTINGS["threads"])
+    folder = folder or data.cache_folder() / "certificate-fuzz"
     figures: dict[str, Any] = {}
     for kind, size in KINDS.items():
-        points = max(2, math.ceil(size["points"] * share))
-        cases = (
-            case_of(kind, number, points)
-            for number in range(max(1, math.ceil(size["networks"] * share)))
-        )
-        figures[kind] = _counted(cases)
-    totals = {name: sum(found[name] for found in figures.values()) for name in figures["tiny"]}
-    figures["all"] = {**totals, "least attacked over certified": _least(figures)}
-    ratios = {"violations over pairs": totals["violations"] / totals["pairs"]}
-    settings = {**SETTINGS, "share of a whole run": share}
+        numbers = range(math.ceil(size["networks"] * share))
+        figures[kind] = summed([_kept(kind, number, size["points"], folder) for number in numbers])
+    figures["all"] = summed(list(figures.values()))
     return {
         "bench": "certificate_fuzz",
-        "ratios": ratios,
+        "ratios": {"violations over pairs": figures["all"]["violations"] / figures["all"]["pairs"]},
         "figures": figures,
-        "settings": settings,
+        "settings": {**SETTINGS, "share of a whole run": share},
     }
 
 
-def _least(figures: dict[str, Any]) -> float:
-    return min(found["least attacked over certified"] for found in figures.values())
+def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What several networks, or kinds, showed together."""
+    least = "least attacked over certified"
+    counts = {name: sum(each[name] for each in found) for name in found[0] if name != least}
+    ratios = [each[least] for each in found if each[least] is not None]
+    return {**counts, least: min(ratios, default=None)}
 
 
-def _counted(cases: Iterator[Case]) -> dict[str, Any]:
-    """What happened to the pairs of some cases."""
-    found: dict[str, Any] = dict.fromkeys(
-        ("pairs", "certified pairs", "violations", "near pairs", "evaluations", "raised"), 0
-    )
-    least = math.inf
-    for number, case in enumerate(cases):
-        radii = claimed_radii(case)
-        fired = fire(case, radii, torch.Generator().manual_seed(number))
-        bad = violations(radii, fired)
-        right = radii > 0
-        ratio = fired.attacked[right] / radii[right]
-        least = min([least, *ratio.tolist()])
-        found["pairs"] += len(radii)
-        found["certified pairs"] += int(right.sum())
-        found["violations"] += int(bad.sum())
-        found["near pairs"] += int((ratio < 1.02).sum())
-        if number % SETTINGS["networks that are evaluated whole, one of"] == 0:
-            found["evaluations"] += 1
-            found["raised"] += int(not _evaluates(case))
-    return {**found, "least attacked over certified": least}
+def _kept(kind: str, number: int, points: int, folder: Path) -> dict[str, Any]:
+    """What one network showed; from the folder, if these sources found it."""
+    path = folder / _sources() / f"{kind.replace(' ', '-')}-{number}-{points}.json"
+    if not path.exists():
+        case = case_of(kind, number, points)
+        whole = number % SETTINGS["networks that are evaluated whole, one of"] == 0
+        found = judged(case, torch.Generator().manual_seed(number), whole=whole)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(found))
+        part.replace(path)
+    result: dict[str, Any] = json.loads(path.read_text())
+    return result
+
+
+@cache
+def _sources() -> str:
+    """A hash of what the results depend on."""
+    parts = ("attack", "certify", "evaluate", "models")
+    files = [file for part in parts for file in sorted((_ROOT / "extremal" / part).rglob("*.py"))]
+    text = b"".join(file.read_bytes() for file in (*files, Path(__file__)))
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def judged(case: Case, generator: torch.Generator, *, whole: bool) -> dict[str, Any]:
+    """What happened to the pairs of one network, which is evaluated, too, where `whole`."""
+    radii = claimed_radii(case)
+    fired = fire(case, radii, generator)
+    certified = radii > 0
+    ratio = (fired.attacked / radii)[certified]
+    found = ratio[ratio.isfinite()]
+    return {
+        "pairs": len(radii),
+        "certified pairs": int(certified.sum()),
+        "violations": int(violations(radii, fired).sum()),
+        "near pairs": int((found < 1.0 + NEAR_SHARE).sum()),
+        "evaluations": int(whole),
+        "raised": int(whole and not _evaluates(case)),
+        "least attacked over certified": float(found.min()) if len(found) > 0 else None,
+    }
 
 
 def claimed_radii(case: Case) -> Tensor:
@@ -331,7 +365,12 @@ def _case(draw: _Draw, parts: _Parts, x: Tensor, p: float | None = None) -> Case
     )
     if outputs > 2 and draw.chance(0.2):
         net = models.Grouped(net, torch.arange(outputs) % 2)
-    x, box = x.to(dtype), None
+    return _labelled(draw, net, x.to(dtype))
+
+
+def _labelled(draw: _Draw, net: nn.Module, x: Tensor) -> Case:
+    """A network with points (n, dim), in a box by chance, and its own labels at them."""
+    box = None
     if draw.chance(0.5):
         box = (float(x.quantile(0.05)), float(x.quantile(0.95)))
         x = x.clamp(*box)  # A tenth of all coordinates is on the boundary.
@@ -452,6 +491,34 @@ def _ties(draw: _Draw, points: int) -> Case:
     return _case(draw, replace(parts, neurons=neurons, votes=votes, bias=bias), x)
 
 
+def _other_networks(draw: _Draw, points: int) -> Case:
+    """Chains of layers, and networks that prove their own radii."""
+    dim, dtype = draw.integer(1, 5), draw.pick([torch.float32, torch.float64])
+    x = draw.normal(points, dim).to(dtype)
+    if draw.chance(0.5):
+        few = data.Dataset(draw.normal(8, dim), torch.arange(8) % 2 * 2 - 1)
+        ratio = models.DistanceRatio.of(few, draw.pick(["l1", "linf"]))
+        part = draw.pick([0.0, 0.2, 0.45])
+        memoriser = models.Memoriser(few, part * ratio.separation, ratio.norm)
+        net: nn.Module = draw.pick([ratio, memoriser])
+        x[: points // 2] = few.x[torch.arange(points // 2) % 8].to(dtype) + 0.1 * x[: points // 2]
+    else:
+        kinds = [nn.ReLU, nn.Tanh, nn.ELU, nn.GELU, nn.Softplus, nn.Sigmoid]
+        widths = [dim, *(draw.integer(1, 9) for _ in range(draw.integer(1, 3))), 3]
+        layers: list[nn.Module] = []
+        for one, two in pairwise(widths):
+            layers += [_linear(draw, one, two), draw.pick(kinds)()]
+        net = nn.Sequential(*layers[:-1]).to(dtype)
+    return _labelled(draw, net, x)
+
+
+def _linear(draw: _Draw, one: int, two: int) -> nn.Linear:
+    """A layer whose weights come from the drawer."""
+    layer = nn.Linear(one, two)
+    layer.weight.data, layer.bias.data = draw.normal(two, one), 0.3 * draw.normal(two)
+    return layer
+
+
 _MAKERS: dict[str, Callable[[_Draw, int], Case]] = {
     "tiny": _tiny,
     "kink": _kink,
@@ -461,6 +528,7 @@ _MAKERS: dict[str, Callable[[_Draw, int], Case]] = {
     "stand-in": _stand_in,
     "raw units": _raw_units,
     "ties": _ties,
+    "other networks": _other_networks,
 }
 
 
@@ -472,3 +540,7 @@ def table(result: dict[str, Any]) -> str:
         rows.append([kind, *(f"{found[name]:,}" for name in counts)])
     head = ["", "pairs", "certified", "attacked within 2 % of that", "violations"]
     return markdown_table([*head, "evaluations that raised"], rows)
+
+
+if __name__ == "__main__":
+    print(table(measure(*map(float, sys.argv[1:]))))

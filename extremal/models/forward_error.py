@@ -280,7 +280,8 @@ class RoundingNear(RowRecord):
         """The largest that balls of these radii (n,) leave."""
         rounding, form = self.rounding, self.rounding.form
         q, far = form.preparation.normalize, self.root * radius
-        step, unit, divided = radius.unsqueeze(1) * self.dual, torch.ones_like(far), 1.0
+        step = radius.unsqueeze(1) * self.dual
+        unit = divided = torch.ones_like(far)
         if self.length_before is None:
             before = most = self.length + far
             prepared, unit = before ** (1.0 - q), before ** (form.p * q)
