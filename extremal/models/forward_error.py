@@ -143,8 +143,10 @@ def _shallow_margins(rounding: ShallowRounding, x: Tensor, y: Tensor) -> MarginR
         rows = torch.nonzero(own[:, output]).squeeze(1)
         gap = form.weights[output] - form.weights
         sizes = rounding.constant[output] + rounding.constant
-        value = power[rows] @ gap.T + form.constant[output] - form.constant
+        constant = form.constant[output] - form.constant
+        value = power[rows] @ gap.T + constant
         error = near.take(rows).errors(torch.zeros_like(x[rows, 0]), gap.abs(), sizes)
+        error = error + rounding.limits.eps * constant.abs()
         for most, each in zip(best, (value, value - error, value + error), strict=True):
             least = each.masked_fill(own[rows], torch.inf).amin(1)
             most[rows] = torch.maximum(most[rows], least)
