@@ -8,7 +8,9 @@ import torch
 
 from bench import certificate_fuzz, cluster, flow_fidelity
 from bench._fidelity_cases import CASES, Case
+from extremal.certify import reduced_networks
 from extremal.experiments import Trial
+from extremal.models import shallow_rounding
 from tools.doc_tables import FOLDER
 
 
@@ -178,3 +180,16 @@ def test_the_fuzz_bench_goes_on_where_it_stopped(tmp_path, monkeypatch):
 def test_a_whole_run_of_the_fuzz_bench_has_50_000_pairs():
     kinds = certificate_fuzz.KINDS.values()
     assert sum(kind["networks"] * kind["points"] for kind in kinds) >= 50_000
+
+
+@pytest.mark.parametrize(("kind", "number"), [("ties", 52), ("extreme", 27), ("tiny", 76)])
+def test_the_fuzz_bench_finds_certificates_that_ignore_float32(kind, number, monkeypatch):
+    case = certificate_fuzz.case_of(kind, number, 128)
+    assert case.x.dtype == torch.float32
+    found = certificate_fuzz.judged(case, torch.Generator().manual_seed(0), whole=False)
+    assert found["violations"] == 0
+    monkeypatch.setattr(
+        reduced_networks, "shallow_rounding", lambda net, _: shallow_rounding(net, torch.float64)
+    )
+    found = certificate_fuzz.judged(case, torch.Generator().manual_seed(0), whole=False)
+    assert found["violations"] > 0
