@@ -19,7 +19,6 @@ from extremal.models import (
     is_shallow,
     margin_gradient,
     output_margins,
-    run_dtype,
 )
 
 # The random search that probes a result is given this many points, at most.
@@ -337,16 +336,16 @@ def converted(name: str) -> HealthWarning:
 
 def random_outputs(net: nn.Module, x: Tensor) -> HealthWarning | None:
     """The outputs at points x (n, dim) change from call to call, as with dropout in training."""
-    few = x[:RANDOM_PROBE_POINTS].to(run_dtype(net, x))
+    net, few = copy.deepcopy(net).double(), x[:RANDOM_PROBE_POINTS].double()
     few = few.repeat(2, 1)[: max(2, len(few))]  # A batch norm in training wants two points.
+    trains = any(part.training for part in net.modules())
     if _changes(copy.deepcopy(net).eval(), few):
         return HealthWarning(
             "random-outputs",
             "the outputs change from call to call in evaluation mode, too: attacks, their re-check "
             "and certificates meet another network each time, and no number here can be trusted",
         )
-    trains = any(part.training for part in net.modules())
-    if not trains or not _changes(copy.deepcopy(net), few):
+    if not trains or not _changes(net, few):
         return None
     return HealthWarning(
         "random-outputs",

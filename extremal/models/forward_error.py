@@ -243,16 +243,20 @@ class ShallowRounding:
 class RoundingNear(RowRecord):
     """What rounding may do to outputs in balls around n points: see `ShallowRounding.near`."""
 
-    rounding: ShallowRounding
+    rounding: ShallowRounding  # of the network
     preactivations: Tensor  # (n, h), at the points themselves
     length: Tensor  # (n,): ||z||
     length_before: Tensor | None  # (n,): ||z|| before normalising, where z is normalised
-    # By how much each unit of a radius moves a pre-activation at most, (h,).
-    dual: Tensor = field(metadata=SHARED_BY_ROWS)
+    dual: Tensor = field(metadata=SHARED_BY_ROWS)  # (h,): a pre-activation's change for radius 1
     root: float  # the same for ||z|| before normalising
 
     def outputs(self, radius: Tensor) -> Tensor:
-        """By how much each output may be off anywhere in balls of these radii (n,), (n, C)."""
+        """By how much each output may be off anywhere in balls, (n, C).
+
+        Arguments:
+
+        - `radius`: of the balls, (n,).
+        """
         weights, constant = self.rounding.form.weights.abs(), self.rounding.constant
         return self.errors(radius, weights, constant)
 
