@@ -135,22 +135,45 @@ def margin_judge(net: nn.Module) -> MarginJudge:
 
 def _shallow_margins(rounding: ShallowRounding, x: Tensor, y: Tensor) -> MarginRange:
     """Margins from the differences of votes, in which equal ones cancel exactly."""
-    form, own = rounding.form, rounding.form.own(y)
-    near = rounding.near(x, prepared=True)
-    power = relu_power(near.preactivations, form.p)
+    own = rounding.form.own(y)
+    activations = rounding.near(x, prepared=True).activations()
     best = [torch.full_like(x[:, 0], -torch.inf) for _ in range(3)]
     for output in torch.nonzero(own.any(0)).squeeze(1).tolist():
         rows = torch.nonzero(own[:, output]).squeeze(1)
-        gap = form.weights[output] - form.weights
-        sizes = rounding.constant[output] + rounding.constant
-        constant = form.constant[output] - form.constant
-        value = power[rows] @ gap.T + constant
-        error = near.take(rows).errors(torch.zeros_like(x[rows, 0]), gap.abs(), sizes)
-        error = error + rounding.limits.eps * constant.abs()
-        for most, each in zip(best, (value, value - error, value + error), strict=True):
+        found = _gaps(rounding, activations.take(rows), output)
+        for most, each in zip(best, found, strict=True):
             least = each.masked_fill(own[rows], torch.inf).amin(1)
             most[rows] = torch.maximum(most[rows], least)
     return MarginRange(*best)
+
+
+def _gaps(
+    rounding: ShallowRounding, at: _Activations, output: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One output minus each, (n, C); the least and the largest that exact arithmetic has it.
+
+    It is larger only where neurons for the output speak louder, or those against it quieter.
+    """
+    form = rounding.form
+    gap = (form.weights[output] - form.weights).T  # (h, C)
+    constant = form.constant[output] - form.constant
+    value = at.value @ gap + constant
+    summed = rounding.outer * (at.value @ gap.abs()) + rounding.limits.eps * constant.abs()
+    sizes = rounding.outer * (rounding.constant[output] + rounding.constant)
+    always = sizes + at.flushed.unsqueeze(1)
+
+    def error(louder: Tensor, quieter: Tensor) -> Tensor:
+        change = (at.high - at.value) @ louder + (at.value - at.low) @ quieter
+        speaks = _count(at.high) @ _count(louder) + _count(at.value) @ _count(quieter) > 0
+        return (change + summed + torch.where(speaks, always, 0.0)).nan_to_num(nan=torch.inf)
+
+    own, other = gap.clamp(min=0.0), (-gap).clamp(min=0.0)
+    return value, value - error(other, own), value + error(own, other)
+
+
+def _count(sizes: Tensor) -> Tensor:
+    """1 where a size is above zero, else 0."""
+    return (sizes > 0).double()
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,30 +280,35 @@ class RoundingNear(RowRecord):
 
         - `radius`: of the balls, (n,).
         """
-        weights, constant = self.rounding.form.weights.abs(), self.rounding.constant
-        return self.errors(radius, weights, constant)
-
-    def errors(self, radius: Tensor, weights: Tensor, constants: Tensor) -> Tensor:
-        """By how much sums over neurons may be off anywhere in balls, (n, k).
-
-        Arguments:
-
-        - `radius`: of the balls, (n,).
-        - `weights`: the sizes of what relu(s_j)^p is multiplied with, (k, h).
-        - `constants`: the sizes of what is added to the sums, (k,).
-        """
         rounding, reach = self.rounding, self._reach(radius)
-        p, offsets = rounding.form.p, rounding.form.all_offsets.abs()
-        shift = rounding.inner * (reach.most.unsqueeze(1) + offsets)
-        highest = reach.highest + shift + reach.lost.unsqueeze(1) * (1.0 + 1.0 / rounding.norms)
-        top = (1.0 + rounding.power) * relu_power(highest, p)
+        p, flushed = rounding.form.p, self._flushed(reach).unsqueeze(1)
+        top = self._loudest(reach.highest + reach.shift)
         wrong = top - relu_power(reach.highest, p) + rounding.outer * top
-        flushed = rounding.flushed * (reach.unit + (reach.most + offsets.max()) ** p)
-        always = rounding.outer * constants * reach.unit.unsqueeze(1) + flushed.unsqueeze(1)
-        speaks = (highest > 0).double() @ (weights > 0).double().T > 0
-        error = wrong @ weights.T + torch.where(speaks, always, 0.0)
+        always = rounding.outer * rounding.constant * reach.unit.unsqueeze(1) + flushed
+        weights = rounding.form.weights.abs().T
+        speaks = _count(top) @ _count(weights) > 0
+        error = wrong @ weights + torch.where(speaks, always, 0.0)
         error = error.nan_to_num(nan=torch.inf, posinf=torch.inf)
         return torch.where(reach.overflows.unsqueeze(1), torch.inf, error)
+
+    def activations(self) -> _Activations:
+        """relu(s_j)^p at the points themselves, and between which numbers rounding leaves it."""
+        reach, p = self._reach(torch.zeros_like(self.length)), self.rounding.form.p
+        shift = torch.where(reach.overflows.unsqueeze(1), torch.inf, reach.shift)
+        low = (1.0 - self.rounding.power) * relu_power(reach.highest - shift, p)
+        high = self._loudest(reach.highest + shift)
+        return _Activations(relu_power(reach.highest, p), low, high, self._flushed(reach))
+
+    def _loudest(self, highest: Tensor) -> Tensor:
+        """The largest relu^p of pre-activations (n, h): above zero where they are."""
+        power = (1.0 + self.rounding.power) * relu_power(highest, self.rounding.form.p)
+        return torch.where(highest > 0, power + self.rounding.limits.tiny, 0.0)
+
+    def _flushed(self, reach: _Reach) -> Tensor:
+        """What flushing to zero may cost an output, (n,)."""
+        rounding = self.rounding
+        size = reach.most + rounding.form.all_offsets.abs().max()
+        return rounding.flushed * (reach.unit + size**rounding.form.p)
 
     def _reach(self, radius: Tensor) -> _Reach:
         """The largest that balls of these radii (n,) leave."""
@@ -298,9 +326,11 @@ class RoundingNear(RowRecord):
             most = prepared = self.length + torch.where(far > 0, far * stretch, 0.0)
             step = torch.where(step > 0, step * stretch.unsqueeze(1), 0.0)
             divided = 1.0 + stretch
+        shift = rounding.inner * (most.unsqueeze(1) + form.all_offsets.abs())
         lost = torch.where(before > 0, rounding.lost(most) * divided, 0.0)
+        shift = shift + lost.unsqueeze(1) * (1.0 + 1.0 / rounding.norms)
         full = rounding.overflows(prepared, before)
-        return _Reach(self.preactivations + step, most, unit, lost, full)
+        return _Reach(self.preactivations + step, shift, most, unit, full)
 
 
 @dataclass(frozen=True, eq=False)
@@ -308,10 +338,20 @@ class _Reach:
     """What balls around n points leave of pre-activations and norms."""
 
     highest: Tensor  # (n, h): the largest pre-activations
+    shift: Tensor  # (n, h): by how much rounding may move them
     most: Tensor  # (n,): the largest ||z||
     unit: Tensor  # (n,): the largest of what outputs are multiplied with
-    lost: Tensor  # (n,): what flushing to zero may cost pre-activations
     overflows: Tensor  # (n,) bool: whether a number may become too large
+
+
+@dataclass(frozen=True, eq=False)
+class _Activations(RowRecord):
+    """relu(s_j)^p of n points, as computed, and what exact arithmetic may have."""
+
+    value: Tensor  # (n, h)
+    low: Tensor  # (n, h): the least
+    high: Tensor  # (n, h): the largest
+    flushed: Tensor  # (n,): what flushing to zero may cost an output
 
 
 def shallow_rounding(net: nn.Module, dtype: torch.dtype) -> ShallowRounding:

@@ -145,3 +145,17 @@ def test_other_networks_are_taken_at_their_word():
     found = margin_range(Linear(), torch.tensor([[1.0, -1.0], [1.0, 0.0]]), torch.ones(2).long())
     assert found.broken.tolist() == [True, False]
     assert found.right.tolist() == [False, True]
+
+
+def test_a_neuron_against_that_may_speak_up_does_not_save_a_class():
+    """The own neuron is silent, the other one exactly at its kink, as far as float64 can tell."""
+    net = tied([[1.0, -1.0]], 1.0)
+    x = torch.tensor([[-0.5, 0.0], [-0.5, 1e-300], [0.0, -0.5]]).double()
+    assert margin_range(net, x, torch.ones(3).long()).broken.tolist() == [True, True, False]
+    assert margin_range(net, x, -torch.ones(3).long()).right.tolist() == [False, False, False]
+
+
+def test_a_power_that_underflows_is_a_tie():
+    net = tied([[1.0, 0.0], [0.0, 1.0]], 10.0)
+    x = torch.tensor([[1e-40, -1.0]], dtype=torch.float64)
+    assert margin_range(net, x, torch.zeros(1).long()).tie.tolist() == [True]
