@@ -195,8 +195,8 @@ def _digits() -> list[Case]:
 def _blobs() -> list[Case]:
     """Two blobs that overlap.
 
-    With p = 1 in 50 dimensions the reference itself is not sharp under "exp": the weights' own
-    flows at 1e-5 and 1e-6 differ by 1.4 % there, so that a failure of this case says little.
+    With p = 1 in 50 dimensions the weights' own flow at 1e-5 is not sharp under "exp", and differs
+    from that at 1e-6 by some percent: that is the reference there.
     """
     return [
         Case(
@@ -209,6 +209,7 @@ def _blobs() -> list[Case]:
             loss=loss,
             width=width,
             until=until,
+            against=1e-6 if (dim, p, loss) == (50, 1.0, "exp") else 1e-5,
         )
         for (dim, spread, until), (p, width), loss in product(
             ((2, 0.8, 300.0), (2, 0.8, 1000.0), (50, 3.0, 300.0)),
