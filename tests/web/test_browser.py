@@ -115,7 +115,7 @@ def a_word_is_explained_by_pointer_and_keyboard(page) -> None:
 
 def test_turn_p_from_1_to_3_scrub_and_click(page, address):
     page.get(address)
-    ready(page, "p = 1: of 33 neurons that matter, 33 follow a class average")
+    ready(page, "p = 1: of 32 neurons that matter, 32 follow a class average")
     steps = [one.text for one in page.find_elements(By.CSS_SELECTOR, "#intro li")]
     names = ["What you see", "What to turn", "What to look for"]
     assert [one.partition(":")[0] for one in steps] == names

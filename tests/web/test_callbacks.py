@@ -281,7 +281,7 @@ def test_a_good_question_is_drawn(fixed, answers):
     playground = playground_answers.Playground(fixed)
     shown = playground.show({"p": 1}, "me")
     assert shown["stage"] == "stage"
-    assert "p = 1: of 33 neurons" in str(shown["headline-0"])
+    assert "p = 1: of 32 neurons" in str(shown["headline-0"])
     assert "OrthonormalMixture(dim=4" in shown["code"]
     both = playground.show({"p": 1, "second_p": 3}, "me")
     assert both["stage"] == "stage two"
