@@ -65,7 +65,10 @@ class RandomCase:
 
     def problem(self) -> Problem:
         """Network and points."""
-        generator = torch.Generator().manual_seed(1000 * self.seed + int(10 * self.p))
+        cell = 2 * NORMS.index(self.norm) + self.boxed
+        generator = torch.Generator().manual_seed(
+            10_000 * self.seed + 1000 * cell + int(10 * self.p)
+        )
 
         def whole(low: int, high: int) -> int:
             return int(torch.randint(low, high + 1, (1,), generator=generator))

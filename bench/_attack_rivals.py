@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,16 +22,17 @@ from extremal.models import TwoLayerForm, as_two_layer_form
 RAYS = 4000
 SHARES_OF_A_RAY = 24
 ROUNDS, NEIGHBOURS = 40, 100
-DESCENTS = {"random": 16, "data": 6}
-# Directions of rays change so many coordinates at least and at most.
+DESCENTS = {"random": 12, "data": 4}
+# A solution is made longer by the first of these factors that breaks the point.
+LENGTHENINGS = (1.0, 1.0 + 1e-8, 1.0 + 1e-6, 1.0 + 1e-5, 1.0 + 1e-4)
 FOOLBOX = {
     "l2": {
-        "DDNAttack": {"steps": 1000},
-        "L2FMNAttack": {"steps": 1000},
+        "DDNAttack": {"steps": 200},
+        "L2FMNAttack": {"steps": 200},
         "L2BrendelBethgeAttack": {},
     },
-    "linf": {"LInfFMNAttack": {"steps": 1000}, "LinfinityBrendelBethgeAttack": {}},
-    "l1": {"L1FMNAttack": {"steps": 1000}, "L1BrendelBethgeAttack": {}},
+    "linf": {"LInfFMNAttack": {"steps": 200}, "LinfinityBrendelBethgeAttack": {}},
+    "l1": {"L1FMNAttack": {"steps": 200}, "L1BrendelBethgeAttack": {}},
 }
 
 
@@ -71,15 +73,12 @@ class _Search:
     def best(self, generator: torch.Generator) -> Tensor:
         """The best of all starts."""
         ends = self.nearer(self._rays(generator))
-        data = self.nearer(self.others[self.margins(self.others) <= 0])
-        tried = self.around(ends[:1], generator)
-        picked = [tried, ends[: DESCENTS["random"]], data[: DESCENTS["data"]]]
-        if len(data) > 0:
-            scaled = (self.others[self.margins(self.others) <= 0] / self.spread).norm(dim=1)
-            near = self.others[self.margins(self.others) <= 0][scaled.argsort()[:4]]
-            picked.append(self.nearer(near))
-        starts = torch.cat(picked)
-        every = [*picked, *(self.descend(start).unsqueeze(0) for start in starts)]
+        foreign = self.others[self.margins(self.others) <= 0]
+        near = foreign[(foreign / self.spread).norm(dim=1).argsort()[: DESCENTS["data"]]]
+        data = torch.cat([self.nearer(foreign)[: DESCENTS["data"]], self.nearer(near)])
+        tried = self.around(torch.cat([ends, data])[:1], generator)
+        starts = torch.cat([tried, ends[: DESCENTS["random"]], data])
+        every = [starts, *(self.descend(start).unsqueeze(0) for start in starts)]
         broken = self.nearer(torch.cat(every))
         return broken[0] if len(broken) > 0 else torch.zeros_like(self.x)
 
@@ -131,105 +130,103 @@ class _Search:
 
     def descend(self, start: Tensor) -> Tensor:
         """SLSQP on the smallest perturbation toward the class that wins at the start."""
-        unit = float(self.size(start)) or 1.0
-        scale = self.spread.numpy() / self.spread.numpy().max()
-        if self.norm != "l2":
-            scale = np.ones_like(scale)
-        if self.form.dim > 20 and self.norm == "l2":
-            scale = scale if scale.min() < 0.1 else np.ones_like(scale)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            solved = _Program(self, start, unit, scale).solved()
-        return solved if bool(solved.isfinite().all()) else start
+            solved = torch.from_numpy(_Program(self, start).solved())
+        for longer in LENGTHENINGS:
+            moved = torch.clamp(longer * solved, *self.bounds)
+            if float(self.margins(moved.unsqueeze(0))) <= 0:
+                return moved
+        return start
 
 
 class _Program:
-    """min ||d|| subject to own <= foreign in p-norms, as SLSQP takes it; d = unit * scale * v."""
+    """min ||d|| subject to own <= foreign, both as p-norms, as SLSQP takes it; d = scale * v.
 
-    def __init__(self, search: _Search, start: Tensor, unit: float, scale: np.ndarray) -> None:
-        self.search, self.unit, self.scale, self.start = search, unit, scale, start
+    The scales are the spreads of the data's columns, in units of which they are alike.
+    """
+
+    def __init__(self, search: _Search, start: Tensor) -> None:
         form, own = search.form, search.own
-        out = form.outputs((search.x + start).unsqueeze(0))[0]
-        foreign = out.masked_fill(own, -torch.inf).argmax()
-        self.mine = torch.nonzero(own).squeeze(1)
-        self.other = int(foreign)
-        a = form.weights[self.mine] - form.weights[self.other]
-        self.a = torch.cat([a, (form.constant[self.mine] - form.constant[self.other])[:, None]], 1)
+        self.norm, self.p = search.norm, form.p
+        ready = form.preparation
+        self.z = ready.scaled_offset(search.x.unsqueeze(0))[0].numpy()
+        self.normalize, self.rate = ready.normalize, ready.scale
+        self.neurons, self.offsets = form.directions.numpy(), form.all_offsets.numpy()
+        other = form.outputs((search.x + start).unsqueeze(0))[0].masked_fill(own, -torch.inf)
+        a, c = (part[own] - part[other.argmax()] for part in (form.weights, form.constant))
+        a = torch.cat([a, c.unsqueeze(1)], 1).numpy()
+        self.sides = [np.maximum(sign * a, 0.0) ** (1.0 / self.p) for sign in (-1.0, 1.0)]
+        unit = float(search.size(start)) or 1.0
+        self.scale = unit * (search.spread / search.spread.max()).numpy()
+        self.unit, self.start = unit, start.numpy() / self.scale
+        self.low, self.high = (end.numpy() / self.scale for end in search.bounds)
 
     def gap(self, v: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Foreign less own p-norm for each own output (k,), and its gradient (k, dim)."""
-        form, p = self.search.form, self.search.form.p
-        d = torch.from_numpy(self.unit * self.scale * v).requires_grad_()
-        s = form.active(form.preparation.at((self.search.x + d).unsqueeze(0)))[0]
-        r = torch.cat([torch.relu(s), torch.ones(1, dtype=torch.float64)])
-        values, slopes = [], []
-        for a in self.a:
-            sides = []
-            for side in (-a, a):
-                terms = side.clamp(min=0.0) ** (1.0 / p) * r
-                sides.append(torch.linalg.vector_norm(terms + 1e-14, p))
-            value = (sides[0] - sides[1]) / self.unit
-            (slope,) = torch.autograd.grad(value, d, retain_graph=True)
-            values.append(float(value))
-            slopes.append(slope.numpy() * self.unit * self.scale)
-        return np.array(values), np.array(slopes)
+        z = self.z + self.rate * self.scale * v
+        length = max(float(np.linalg.norm(z)), 1e-300)
+        size = length**self.normalize
+        slope = self.normalize * size / length**2 * z
+        r = np.maximum(np.append(self.neurons @ z + self.offsets * size, size), 0.0)
+        value, gradient = 0.0, 0.0
+        for sign, side in zip((1.0, -1.0), self.sides, strict=True):
+            terms = side * r
+            largest = np.maximum(terms.max(1, keepdims=True), 1e-300)
+            total = ((terms / largest) ** self.p).sum(1, keepdims=True) ** (1.0 / self.p)
+            total = np.maximum(total, 1e-300)
+            weight = side * (terms / largest / total) ** (self.p - 1.0) * (r > 0)
+            moved = weight[:, :-1] @ self.neurons
+            last = weight[:, :-1] @ self.offsets + weight[:, -1]
+            value = value + sign * (total * largest)[:, 0]
+            gradient = gradient + sign * (moved + last[:, None] * slope)
+        return value / self.unit, gradient * self.rate * self.scale / self.unit
 
-    def solved(self) -> Tensor:
+    def solved(self) -> np.ndarray:
         """What SLSQP makes of the start, (dim,)."""
-        dim, norm = len(self.start), self.search.norm
-        low, high = ((end.numpy() / (self.unit * self.scale)) for end in self.search.bounds)
-        v0 = self.start.numpy() / (self.unit * self.scale)
-        kept: dict[bytes, tuple[np.ndarray, np.ndarray]] = {}
+        dim = len(self.start)
+        aim, first, box, walls = self._goal()
+        spread = self._spread
 
-        def gap(w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            v = w[:dim] - w[dim:] if norm == "l1" else w[:dim]
-            key = v.tobytes()
-            if key not in kept:
-                kept.clear()
-                kept[key] = self.gap(v)
-            return kept[key]
+        def broken(w: np.ndarray) -> np.ndarray:
+            return self.gap(spread(w[None])[0])[0] - 1e-9
 
         def slope(w: np.ndarray) -> np.ndarray:
-            g = gap(w)[1]
-            if norm == "l1":
+            g = self.gap(spread(w[None])[0])[1]
+            if self.norm == "l1":
                 return np.concatenate([g, -g], 1)
-            return np.concatenate([g, np.zeros((len(g), 1))], 1) if norm == "linf" else g
+            return np.concatenate([g, np.zeros((len(g), len(w) - dim))], 1)
 
-        inside = [{"type": "ineq", "fun": lambda w: gap(w)[0] - 1e-9, "jac": slope}]
-        if norm == "l2":
-            w0, box = v0, list(zip(low, high, strict=True))
-
-            def aim(w: np.ndarray) -> tuple[float, np.ndarray]:
-                return 0.5 * float((self.scale * w) @ (self.scale * w)), self.scale**2 * w
-
-        elif norm == "l1":
-            w0 = np.concatenate([np.maximum(v0, 0), np.maximum(-v0, 0)])
-            box = [(0.0, max(0.0, e)) for e in high] + [(0.0, max(0.0, -e)) for e in low]
-
-            def aim(w: np.ndarray) -> tuple[float, np.ndarray]:
-                return float(w.sum()), np.ones_like(w)
-
-        else:
-            w0 = np.concatenate([v0, [np.abs(v0).max()]])
-            box = [*zip(low, high, strict=True), (0.0, None)]
-            one, eye = np.ones((dim, 1)), np.eye(dim)
-            walls = np.concatenate([np.concatenate([eye, one], 1), np.concatenate([-eye, one], 1)])
-            inside.append({"type": "ineq", "fun": lambda w: walls @ w, "jac": lambda w: walls})
-
-            def aim(w: np.ndarray) -> tuple[float, np.ndarray]:
-                return float(w[-1]), np.eye(dim + 1)[-1]
-
+        rules = [{"type": "ineq", "fun": broken, "jac": slope}]
+        if walls is not None:
+            rules.append({"type": "ineq", "fun": lambda w: walls @ w, "jac": lambda w: walls})
         options = {"maxiter": 100, "ftol": 1e-9}
-        found = minimize(
-            aim, w0, jac=True, bounds=box, constraints=inside, method="SLSQP", options=options
-        ).x
-        v = found[:dim] - found[dim:] if norm == "l1" else found[:dim]
-        solved = torch.from_numpy(self.unit * self.scale * v)
-        for longer in (1.0, 1 + 1e-8, 1 + 1e-6, 1 + 1e-5, 1 + 1e-4):
-            moved = torch.clamp(longer * solved, *self.search.bounds)
-            if float(self.search.margins(moved.unsqueeze(0))) <= 0:
-                return moved
-        return solved
+        given: Any = {"jac": True, "bounds": box, "constraints": rules, "options": options}
+        found = minimize(aim, first, method="SLSQP", **given).x
+        return self.scale * np.nan_to_num(spread(found[None])[0])
+
+    def _spread(self, w: np.ndarray) -> np.ndarray:
+        """The v (m, dim) of unknowns w."""
+        dim = len(self.start)
+        return w[:, :dim] - w[:, dim:] if self.norm == "l1" else w[:, :dim]
+
+    def _goal(self) -> tuple[Any, np.ndarray, list[Any], np.ndarray | None]:
+        """The aim with its gradient, the first unknowns, their bounds, and linear constraints."""
+        share, v = self.scale / self.unit, self.start
+        box = list(zip(self.low, self.high, strict=True))
+        if self.norm == "l2":
+            return lambda w: (0.5 * ((share * w) ** 2).sum(), share**2 * w), v, box, None
+        if self.norm == "l1":
+            twice = np.concatenate([share, share])
+            first = np.concatenate([np.maximum(v, 0.0), np.maximum(-v, 0.0)])
+            ends = [*self.high, *-self.low]
+            box = [(0.0, max(0.0, end)) for end in ends]
+            return lambda w: (float(twice @ w), twice), first, box, None
+        last = np.eye(len(v) + 1)[-1]
+        one, eye = np.ones((len(v), 1)), np.diag(share)
+        walls = np.concatenate([np.concatenate([sign * eye, one], 1) for sign in (1.0, -1.0)])
+        first = np.append(v, np.abs(share * v).max())
+        return lambda w: (float(w[-1]), last), first, [*box, (0.0, None)], walls
 
 
 def by_foolbox(problem: Problem, norm: str, name: str) -> Tensor:

@@ -27,9 +27,9 @@ from extremal.attack.two_layer.interior_point import (
 from extremal.attack.two_layer.linearised_boundary import note_smallest
 
 # Networks are searched in this way that have at most so many coordinates ...
-MOST_COORDINATES = 32
+MOST_COORDINATES = 64
 # ... and whose neurons times coordinates squared, which is what a step costs, are at most this.
-MOST_WORK = 2**19
+MOST_WORK = 2**22
 # So many points are searched first, and the others only if one of those got clearly shorter.
 FIRST_POINTS = 64
 # A perturbation got clearly shorter if by this share.
