@@ -10,7 +10,7 @@ from torch import Tensor
 from extremal.attack.projection import Bounds
 
 # Steps stop at this share of the way to where the first slack or multiplier is zero.
-STEP_TO_THE_WALL = 0.95
+SHARE_TO_FIRST_ZERO = 0.95
 # After steps longer than the first of two numbers, as a share of Newton's, slack times multiplier
 # is to fall to the second one times its mean.
 FALL_BY_STEP = ((0.0, 0.8), (0.3, 0.3), (0.8, 0.1))
@@ -148,46 +148,73 @@ def smallest_to_convex(
     going from `product` toward zero. Bounds and start are in units of a radius. Where nothing is
     below the line, the d that is nearest to being so.
     """
-    d, bounds = _inside(start, bounds)
-    walls = _Walls.around(d, norm, bounds, product)
-    side = _KinkedSide if boundary.p < LEAST_SMOOTH_POWER else _SmoothSide
-    own = side.at(boundary, d, product)
-    # The slack of the line and what exceeds it; the multiplier of the first is the force.
-    force = d.new_ones(len(d), 1)
-    line = _Pairs(
-        torch.cat([force * max(product, LEAST_FIRST_SLACK), product / (MOST_FORCE - force)], 1),
-        torch.cat([force, MOST_FORCE - force], 1),
-    )
-    parts = (line, walls.pairs, own.pairs)
-    mu = torch.full_like(d[:, 0], product)
+    iterate = _Iterate(boundary, norm, bounds, start, product)
     for _ in range(steps):
-        terms = own.terms(d, line.multiplier[:, 0], mu)
+        iterate.step()
+    return iterate.d
+
+
+class _Iterate:
+    """A move d, the slacks and multipliers of all inequalities, and what their products aim at."""
+
+    def __init__(
+        self,
+        boundary: ConvexBoundary,
+        norm: str,
+        bounds: Bounds | None,
+        start: Tensor,
+        product: float,
+    ) -> None:
+        self.boundary = boundary
+        self.d, bounds = _inside(start, bounds)
+        self.aims = _NormAndBounds.around(self.d, norm, bounds, product)
+        side = _KinkedSide if boundary.p < LEAST_SMOOTH_POWER else _SmoothSide
+        self.side: _KinkedSide | _SmoothSide = side.at(boundary, self.d, product)
+        # The slack of the line and what exceeds it; the multiplier of the first is the force.
+        force = self.d.new_ones(len(self.d), 1)
+        self.line = _Inequalities(
+            torch.cat([force * max(product, LEAST_FIRST_SLACK), product / (MOST_FORCE - force)], 1),
+            torch.cat([force, MOST_FORCE - force], 1),
+        )
+        self.every = (self.line, self.aims.inequalities, self.side.inequalities)
+        self.mu = torch.full_like(self.d[:, 0], product)
+
+    def step(self) -> None:
+        """One step of Newton, as far as slacks and multipliers stay positive, and a lower mu."""
+        step, more, solved = self._direction()
+        soft = self.line.slack / self.line.multiplier
+        goal = self.mu.unsqueeze(1) / self.line.multiplier
+        self.line.aim(self.mu, goal - self.line.slack - soft * torch.stack([more, -more], 1))
+        self.aims.aim(self.mu, step)
+        self.side.aim(self.mu, step, more)
+        shares = zip(*(part.longest_steps() for part in self.every), strict=True)
+        primal, dual = (
+            torch.where(solved, torch.stack(share).amin(0).clamp(max=1.0), 0.0) for share in shares
+        )
+        self.d = self.d + primal.unsqueeze(1) * step
+        for part in self.every:
+            part.move(primal, dual)
+        self.aims.move(primal)
+        self.mu = _lowered(self.mu, self.every, torch.minimum(primal, dual))
+
+    def _direction(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Newton's steps of d (m, n) and of the force (m,), and where there are any, (m,) bool.
+
+        All other unknowns are eliminated; the force is what makes the line's own equation hold.
+        """
+        line, boundary, d = self.line, self.boundary, self.d
+        terms = self.side.terms(d, line.multiplier[:, 0], self.mu)
         slope = terms.slope - boundary.slope
-        matrix, rhs = walls.eliminated(terms.matrix, d, mu)
+        matrix, rhs = self.aims.eliminated(terms.matrix, d, self.mu)
         rhs = rhs - terms.push + line.multiplier[:, :1] * boundary.slope
         free, bound, solved = _solved(matrix, rhs, slope)
-        soft = line.slack / line.multiplier
-        aim = mu.unsqueeze(1) / line.multiplier
-        height = terms.size - boundary.line(d) + aim[:, 0] - aim[:, 1] - terms.lack
-        more = (slope * free).sum(1) + height
-        more = more / ((slope * bound).sum(1) + soft.sum(1) + terms.soft).clamp(min=TINY)
+        goal = self.mu.unsqueeze(1) / line.multiplier
+        height = terms.size - boundary.line(d) + goal[:, 0] - goal[:, 1] - terms.lack
+        soft = (slope * bound).sum(1) + (line.slack / line.multiplier).sum(1) + terms.soft
+        more = ((slope * free).sum(1) + height) / soft.clamp(min=TINY)
         step = free - bound * more.unsqueeze(1)
         solved &= step.isfinite().all(1) & more.isfinite()
-        step, more = torch.nan_to_num(step), torch.nan_to_num(more)
-        signed = torch.stack([more, -more], 1)
-        line.aim(mu, aim - line.slack - soft * signed)
-        walls.aim(mu, step)
-        own.aim(mu, step, more)
-        primal, dual = (
-            torch.where(solved, torch.stack(shares).amin(0).clamp(max=1.0), 0.0)
-            for shares in zip(*(part.limits() for part in parts), strict=True)
-        )
-        d = d + primal.unsqueeze(1) * step
-        for part in parts:
-            part.move(primal, dual)
-        walls.move(primal)
-        mu = _lowered(mu, parts, torch.minimum(primal, dual))
-    return d
+        return torch.nan_to_num(step), torch.nan_to_num(more), solved
 
 
 def _inside(d: Tensor, bounds: Bounds | None) -> tuple[Tensor, Bounds | None]:
@@ -209,7 +236,7 @@ def _solved(matrix: Tensor, rhs: Tensor, slope: Tensor) -> tuple[Tensor, Tensor,
     return free, bound, failed == 0
 
 
-def _lowered(mu: Tensor, parts: tuple[_Pairs, ...], shorter: Tensor) -> Tensor:
+def _lowered(mu: Tensor, parts: tuple[_Inequalities, ...], shorter: Tensor) -> Tensor:
     """What slack times multiplier is to be after a step of which the `shorter` share was taken."""
     total, count = torch.zeros_like(mu), torch.zeros_like(mu)
     for part in parts:
@@ -222,7 +249,7 @@ def _lowered(mu: Tensor, parts: tuple[_Pairs, ...], shorter: Tensor) -> Tensor:
     )
 
 
-class _Pairs:
+class _Inequalities:
     """Slacks and multipliers (m, ...) of inequalities, whose products are led to zero in place."""
 
     def __init__(self, slack: Tensor, multiplier: Tensor, alive: Tensor | None = None) -> None:
@@ -236,7 +263,7 @@ class _Pairs:
             step, slack_step = (torch.where(self.alive, part, 0.0) for part in (step, slack_step))
         self.slack_step, self.multiplier_step = slack_step, step
 
-    def limits(self) -> tuple[Tensor, Tensor]:
+    def longest_steps(self) -> tuple[Tensor, Tensor]:
         """The shares (m,) of the step that leave slacks and multipliers positive."""
         return (
             _longest(self.slack, self.slack_step),
@@ -268,21 +295,23 @@ def _longest(value: Tensor, step: Tensor) -> Tensor:
     ratio = torch.where(step < 0, -value / step.clamp(max=-TINY), torch.inf).flatten(1)
     if ratio.shape[1] == 0:
         return ratio.new_full((len(ratio),), torch.inf)
-    return STEP_TO_THE_WALL * ratio.amin(1)
+    return SHARE_TO_FIRST_ZERO * ratio.amin(1)
 
 
-class _Walls:
+class _NormAndBounds:
     """Bounds d - low, high - d >= 0, and the norms' t - d, t + d >= 0, of which t is minimised.
 
     t is (m, n) for l1, (m, 1) for linf and None for l2, where |d|^2 / 2 is minimised.
     """
 
-    def __init__(self, pairs: _Pairs, sign: Tensor, lift: Tensor, t: Tensor | None) -> None:
-        self.pairs, self.sign, self.lift, self.t = pairs, sign, lift, t
+    def __init__(
+        self, inequalities: _Inequalities, sign: Tensor, lift: Tensor, t: Tensor | None
+    ) -> None:
+        self.inequalities, self.sign, self.lift, self.t = inequalities, sign, lift, t
 
     @classmethod
-    def around(cls, d: Tensor, norm: str, bounds: Bounds | None, product: float) -> _Walls:
-        """Walls around a move d (m, n), with slack times multiplier about `product`."""
+    def around(cls, d: Tensor, norm: str, bounds: Bounds | None, product: float) -> _NormAndBounds:
+        """The inequalities around a move d (m, n), with slack times multiplier about `product`."""
         t = None
         if norm == "linf":
             t = 1.1 * d.abs().amax(1, keepdim=True) + 0.1 * product + 1e-3
@@ -299,12 +328,12 @@ class _Walls:
         sign = ([] if bounds is None else [1.0, -1.0]) + ([] if t is None else [-1.0, 1.0])
         lift = ([] if bounds is None else [0.0, 0.0]) + ([] if t is None else [1.0, 1.0])
         signs, lifts = d.new_tensor(sign).unsqueeze(1), d.new_tensor(lift).unsqueeze(1)
-        return cls(_Pairs(every, multiplier), signs, lifts, t)
+        return cls(_Inequalities(every, multiplier), signs, lifts, t)
 
     def eliminated(self, matrix: Tensor, d: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
-        """The matrix (m, n, n) with the walls in it, and their right-hand side (m, n)."""
-        stiff = self.pairs.multiplier / self.pairs.slack
-        push = mu[:, None, None] / self.pairs.slack
+        """The matrix (m, n, n) with the inequalities in it, and its right-hand side (m, n)."""
+        stiff = self.inequalities.multiplier / self.inequalities.slack
+        push = mu[:, None, None] / self.inequalities.slack
         rhs = (self.sign * push).sum(1)
         if self.t is None:
             return matrix + torch.diag_embed(1.0 + stiff.sum(1)), rhs - d
@@ -322,14 +351,14 @@ class _Walls:
         return matrix + torch.diag_embed(diagonal), rhs + self.cross * self.short / self.both
 
     def aim(self, mu: Tensor, step: Tensor) -> None:
-        """What a step (m, n) of d does to the walls."""
+        """What a step (m, n) of d does to slacks and multipliers."""
         change = self.sign * step.unsqueeze(1)
         if self.t is not None:
             pull = self.cross * step
             pull = pull if self.t.shape == step.shape else pull.sum(1, keepdim=True)
             self.t_step = -(self.short + pull) / self.both
             change = change + self.lift * self.t_step.unsqueeze(1)
-        self.pairs.aim(mu, change)
+        self.inequalities.aim(mu, change)
 
     def move(self, primal: Tensor) -> None:
         """Let t follow."""
@@ -353,7 +382,7 @@ class _SmoothSide:
     """The p-norm of relu(s) for p > 2, which is smooth but for its apex; that is rounded."""
 
     def __init__(self, boundary: ConvexBoundary, like: Tensor) -> None:
-        self.boundary, self.pairs = boundary, _Pairs(like[:, :0], like[:, :0])
+        self.boundary, self.inequalities = boundary, _Inequalities(like[:, :0], like[:, :0])
 
     @classmethod
     def at(cls, boundary: ConvexBoundary, d: Tensor, product: float) -> _SmoothSide:
@@ -374,7 +403,7 @@ class _SmoothSide:
 
     def aim(self, mu: Tensor, step: Tensor, more: Tensor) -> None:
         """Nothing but d is unknown."""
-        self.pairs.aim(mu, self.pairs.slack)
+        self.inequalities.aim(mu, self.inequalities.slack)
 
 
 class _KinkedSide:
@@ -383,8 +412,8 @@ class _KinkedSide:
     The r_j are unknowns of their own, which are eliminated from Newton's equations.
     """
 
-    def __init__(self, boundary: ConvexBoundary, pairs: _Pairs) -> None:
-        self.boundary, self.pairs = boundary, pairs
+    def __init__(self, boundary: ConvexBoundary, inequalities: _Inequalities) -> None:
+        self.boundary, self.inequalities = boundary, inequalities
 
     @classmethod
     def at(cls, boundary: ConvexBoundary, d: Tensor, product: float) -> _KinkedSide:
@@ -396,14 +425,14 @@ class _KinkedSide:
         multiplier = (weight * slack.flip(1) / slack.sum(1, keepdim=True)).clamp(
             min=LEAST_FIRST_PULL
         )
-        return cls(boundary, _Pairs(slack, multiplier, own.unsqueeze(1)))
+        return cls(boundary, _Inequalities(slack, multiplier, own.unsqueeze(1)))
 
     def terms(self, d: Tensor, force: Tensor, mu: Tensor) -> _Terms:
         """Its part of Newton's step at d."""
         boundary, own, force = self.boundary, self.boundary.own, force.unsqueeze(1)
-        size, weight, diagonal, bend = _power_norm(self.pairs.slack[:, 1], boundary.p, own)
-        above, zero = (self.pairs.multiplier / self.pairs.slack).unbind(1)
-        push = mu[:, None, None] / self.pairs.slack
+        size, weight, diagonal, bend = _power_norm(self.inequalities.slack[:, 1], boundary.p, own)
+        above, zero = (self.inequalities.multiplier / self.inequalities.slack).unbind(1)
+        push = mu[:, None, None] / self.inequalities.slack
         self.above, self.weight = above, weight
         self.diagonal = force * diagonal + above + zero
         self.low = torch.where(own, weight / self.diagonal, 0.0)
@@ -429,7 +458,7 @@ class _KinkedSide:
         """What a step (m, n) of d and one (m,) of the force do to r."""
         change = self.boundary.changes(step, step)
         r_step = self._inverse(self.above * change) - self.rest - self.follow * more.unsqueeze(1)
-        self.pairs.aim(mu, torch.stack([r_step - change, r_step], 1))
+        self.inequalities.aim(mu, torch.stack([r_step - change, r_step], 1))
 
     def _inverse(self, value: Tensor) -> Tensor:
         """(diag(diagonal) - bend weight weight^T)^-1 value over own neurons, (m, h)."""

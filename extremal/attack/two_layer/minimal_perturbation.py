@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +22,11 @@ from extremal.attack.attack_result import (
 )
 from extremal.attack.ball import Ball
 from extremal.attack.surrogate import COARSE_TOLERANCE, ReducedProblem, reduced_problem
-from extremal.attack.two_layer.convex_concave import search_regions, small_enough
+from extremal.attack.two_layer.convex_concave import (
+    MOST_COORDINATES,
+    search_regions,
+    small_enough,
+)
 from extremal.attack.two_layer.extra_starts import (
     center_distance,
     newton_to_silence,
@@ -127,6 +132,33 @@ def shortest(
     with Bar("shortest", len(x), progress) as bar:
         result, broken = attack(slice(None), COARSE_TOLERANCE, bar.done)
     return result.retried(lambda rows: attack(rows, 0.0, None)[0], broken)
+
+
+def searches_regions(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> bool:
+    """Whether `shortest` solves convex problems around points x in their own coordinates.
+
+    It then finds perturbations that full linear steps at one radius miss.
+    """
+    if x.shape[1] > MOST_COORDINATES:
+        return False
+    task = reduced_problem(net, x[:1], y[:1], ball.take(slice(1)), tolerance=COARSE_TOLERANCE)
+    return small_enough(len(task.form.directions), task.x.shape[1])
+
+
+def shortest_within(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    ball: Ball,
+    batch: int = ATTACK_BATCH_POINTS,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """The perturbations of `shortest` that lie within the ball."""
+    given: dict[str, Any] = {"batch": batch, "progress": progress}
+    found = shortest(net, x, y, norm=ball.norm, box=ball.box, **given)
+    near = (found.radius <= ball.radii(x)).unsqueeze(1)
+    return verified(net, x, y, torch.where(near, found.x_adv, x), ball, "shortest")
 
 
 def _searched(
