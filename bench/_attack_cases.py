@@ -120,12 +120,13 @@ def random_cases(networks: int) -> list[RandomCase]:
     return [RandomCase(*axis) for axis in axes]
 
 
-def table_cases(points: int) -> list[TableCase]:
-    """So many points of each table for each power and norm, and in l2 within a box as well."""
-    regions = [("l2", False), ("linf", False), ("l1", False), ("l2", True)]
+def table_cases(points: int, others: int) -> list[TableCase]:
+    """So many points of each table for each power in l2, and `others` in each other region."""
+    regions = [("l2", False, points), ("linf", False, others), ("l1", False, others)]
+    regions += [("l2", True, others), ("linf", True, others), ("l1", True, others)]
     return [
-        TableCase(table, p, norm, boxed, points)
-        for table, p, (norm, boxed) in product(TABLES, TABLE_POWERS, regions)
+        TableCase(table, p, norm, boxed, count)
+        for table, p, (norm, boxed, count) in product(TABLES, TABLE_POWERS, regions)
     ]
 
 

@@ -5,6 +5,8 @@ Each takes a `Problem` and a norm and returns perturbations; they are verified l
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +21,13 @@ from extremal import attack
 from extremal._tensors import NORM_ORDERS
 from extremal.models import TwoLayerForm, as_two_layer_form
 
+Rival = Callable[[Problem, str, Tensor], Tensor]
+
+AUTOATTACK_QUERIES = 1000
+SCIP_SECONDS = 20.0
+SCIP_LENGTHENING = 1.00001
+SCIP_NEURONS = 20
+AUTOATTACK_POINTS = 8
 RAYS = 4000
 SHARES_OF_A_RAY = 24
 ROUNDS, NEIGHBOURS = 40, 100
@@ -36,7 +45,7 @@ FOOLBOX = {
 }
 
 
-def by_search_and_descent(problem: Problem, norm: str) -> Tensor:
+def by_search_and_descent(problem: Problem, norm: str, known: Tensor) -> Tensor:
     """10^5 random trials around each point and data of other classes, then SLSQP from the best."""
     form = as_two_layer_form(problem.net)
     assert form is not None
@@ -232,22 +241,115 @@ class _Program:
 def by_foolbox(problem: Problem, norm: str, name: str) -> Tensor:
     """A minimising attack of foolbox; its perturbations."""
     generator = torch.Generator().manual_seed(0)
-    found = attack.foolbox_attack(
-        problem.net,
-        problem.x,
-        problem.y,
-        attack=name,
-        options=FOOLBOX[norm][name],
-        norm=norm,
-        box=problem.box,
-        generator=generator,
-    )
-    return found.x_adv - problem.x
+    given: dict[str, Any] = {"norm": norm, "box": problem.box, "generator": generator}
+    options = FOOLBOX[norm][name]
+    net, x, y = problem.net, problem.x, problem.y
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = attack.foolbox_attack(net, x, y, attack=name, options=options, **given)
+    return found.x_adv - x
 
 
-def rivals(norm: str) -> dict[str, Callable[[Problem, str], Tensor]]:
-    """All of a norm by name."""
-    named: dict[str, Callable[[Problem, str], Tensor]] = {"search": by_search_and_descent}
+def by_autoattack(problem: Problem, norm: str, known: Tensor) -> Tensor:
+    """AutoAttack around the first points of a case, a hundredth nearer than what is known."""
+    delta = torch.zeros_like(problem.x)
+    rows = torch.nonzero(known.isfinite() & (known > 0)).squeeze(1)
+    for i in rows[:AUTOATTACK_POINTS].tolist():
+        point, label = problem.x[i : i + 1], problem.y[i : i + 1]
+        given: dict[str, Any] = {
+            "norm": norm,
+            "box": problem.box,
+            "radius": 0.99 * float(known[i]),
+            "queries": AUTOATTACK_QUERIES,
+            "generator": torch.Generator().manual_seed(0),
+        }
+        found = attack.auto_attack(problem.net, point, label, **given)
+        delta[i] = torch.where(found.success, found.x_adv - point, 0.0)[0]
+    return delta
+
+
+def by_scip(problem: Problem, norm: str, known: Tensor) -> Tensor:
+    """p = 1: the nearest broken point by SCIP, as a mixed-integer program; zero where none is.
+
+    min ||d|| subject to sum_j a_j r_j + beta <= 0 and r_j = relu(s_j + <u_j, d>), of which each is
+    written with a binary variable, within the radius that is known.
+    """
+    form = as_two_layer_form(problem.net)
+    assert form is not None
+    own = form.own(problem.y)
+    delta = torch.zeros_like(problem.x)
+    if len(form.directions) > SCIP_NEURONS:
+        return delta
+    for i in torch.nonzero(known.isfinite() & (known > 0)).squeeze(1).tolist():
+        best = float(known[i])
+        for target in torch.nonzero(~own[i]).squeeze(1).tolist():
+            mine = int(own[i].int().argmax())
+            a = form.weights[mine] - form.weights[target]
+            beta = float(form.constant[mine] - form.constant[target])
+            found = _scip_solution(form, problem, i, norm, a, beta, best)
+            if found is not None:
+                delta[i], best = found
+    return delta
+
+
+def _scip_solution(
+    form: TwoLayerForm, problem: Problem, i: int, norm: str, a: Tensor, beta: float, best: float
+) -> tuple[Tensor, float] | None:
+    """The best perturbation that SCIP finds within a radius and its time, and its norm."""
+    scip = importlib.import_module("pyscipopt")
+    model, total = scip.Model(), scip.quicksum
+    model.hideOutput()
+    model.setParam("limits/time", SCIP_SECONDS)
+    model.setParam("limits/gap", 1e-5)
+    x, dim = problem.x[i], form.dim
+    low, high = [-best] * dim, [best] * dim
+    if problem.box is not None:
+        low = [max(end, problem.box[0] - at) for end, at in zip(low, x.tolist(), strict=True)]
+        high = [min(end, problem.box[1] - at) for end, at in zip(high, x.tolist(), strict=True)]
+    d = [model.addVar(lb=b, ub=c) for b, c in zip(low, high, strict=True)]
+    rows, s = form.directions, form.directions @ x + form.all_offsets
+    order = {"l1": torch.inf, "l2": 2.0, "linf": 1.0}[norm]
+    reach = (best * torch.linalg.vector_norm(rows, order, dim=1)).tolist()
+    margin = beta
+    for row, start, far, weight in zip(rows.tolist(), s.tolist(), reach, a.tolist(), strict=True):
+        value = start + total(w * v for w, v in zip(row, d, strict=True))
+        top, bottom = max(0.0, start + far), max(0.0, far - start)
+        r, on = model.addVar(lb=0.0, ub=top), model.addVar(vtype="B")
+        model.addCons(r >= value)
+        model.addCons(r <= value + bottom * (1 - on))
+        model.addCons(r <= top * on)
+        margin = margin + weight * r
+    model.addCons(margin <= -1e-6 * float(a.abs().max()))
+    size = model.addVar(lb=0.0, ub=best**2 if norm == "l2" else best)
+    if norm == "l2":
+        model.addCons(size >= total(v * v for v in d))
+    else:
+        each = [model.addVar(lb=0.0, ub=best) for _ in d] if norm == "l1" else [size] * dim
+        for v, t in zip(d, each, strict=True):
+            model.addCons(t >= v)
+            model.addCons(t >= -v)
+        if norm == "l1":
+            model.addCons(size >= total(each))
+    model.setObjective(size)
+    model.optimize()
+    if model.getNSols() == 0:
+        return None
+    value = model.getObjVal() ** (0.5 if norm == "l2" else 1.0)
+    # Its equations hold up to 1e-6: a little farther the point is broken in truth.
+    return SCIP_LENGTHENING * torch.tensor([model.getVal(v) for v in d]).double(), value
+
+
+def rivals(p: float, norm: str) -> dict[str, Rival]:
+    """All rivals against networks of power p by name; some start from what others have found."""
+    named: dict[str, Rival] = {"search": by_search_and_descent}
     for name in FOOLBOX[norm]:
-        named[name] = lambda problem, norm, name=name: by_foolbox(problem, norm, name)
+        if "Brendel" not in name or importlib.util.find_spec("numba") is not None:
+            named[name] = functools.partial(_foolbox_rival, name=name)
+    if p == 1.0:
+        named["scip"] = by_scip
+    named["autoattack"] = by_autoattack
     return named
+
+
+def _foolbox_rival(problem: Problem, norm: str, known: Tensor, *, name: str) -> Tensor:
+    return by_foolbox(problem, norm, name)

@@ -7,7 +7,7 @@ kept in the cache folder, under the names of their cases, so that they are compu
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,15 @@ import torch
 from torch import Tensor
 
 from bench._attack_cases import Problem, RandomCase, TableCase, random_cases, table_cases
-from bench._attack_rivals import rivals
+from bench._attack_rivals import Rival, rivals
 from bench._common import markdown_table, timed
 from extremal import attack
 from extremal.data import cache_folder
 
 SETTINGS: dict[str, Any] = {
     "networks for each power, norm and box": 6,
-    "points of each table": 200,
+    "points of each table and power in l2": 200,
+    "points of each table and power elsewhere": 24,
     "threads": 1,
 }
 # A rival's perturbation may be longer than its norm by this share, which is of rounding.
@@ -36,7 +37,10 @@ def measure() -> dict[str, Any]:
     torch.set_num_threads(SETTINGS["threads"])
     cases = [
         *random_cases(SETTINGS["networks for each power, norm and box"]),
-        *table_cases(SETTINGS["points of each table"]),
+        *table_cases(
+            SETTINGS["points of each table and power in l2"],
+            SETTINGS["points of each table and power elsewhere"],
+        ),
     ]
     return summary(compared(cases))
 
@@ -66,12 +70,14 @@ def reference(case: Case, problem: Problem) -> Tensor:
     path = reference_folder() / f"{case.name}.json"
     kept = json.loads(path.read_text()) if path.exists() else {}
     radii = {name: kept[name] for name in kept if len(kept[name]) >= len(problem.x)}
-    for name, rival in rivals(case.norm).items():
+    least = torch.full_like(problem.x[:, 0], torch.inf)
+    for name, rival in rivals(case.p, case.norm).items():
         if name not in radii:
-            radii[name] = _verified_radii(problem, case.norm, rival).tolist()
+            radii[name] = _verified_radii(problem, case.norm, rival, least).tolist()
             path.write_text(json.dumps(radii))
-    every = [torch.tensor(found, dtype=torch.float64)[: len(problem.x)] for found in radii.values()]
-    return torch.stack(every).amin(0)
+        found = torch.tensor(radii[name], dtype=torch.float64)
+        least = torch.minimum(least, found[: len(problem.x)])
+    return least
 
 
 def reference_folder() -> Path:
@@ -81,9 +87,9 @@ def reference_folder() -> Path:
     return folder
 
 
-def _verified_radii(problem: Problem, norm: str, rival: Callable[[Problem, str], Tensor]) -> Tensor:
+def _verified_radii(problem: Problem, norm: str, rival: Rival, known: Tensor) -> Tensor:
     """The radii (n,) of a rival's perturbations, infinite where they break nothing."""
-    delta = rival(problem, norm)
+    delta = rival(problem, norm, known)
     size = attack.Ball(norm, 0.0).norms(delta)
     ball = attack.Ball(norm, size * (1.0 + ROUNDING_SHARE), problem.box)
     points = ball.rounded_points(delta, problem.x)
