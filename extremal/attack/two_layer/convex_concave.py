@@ -28,12 +28,16 @@ from extremal.attack.two_layer.linearised_boundary import note_smallest
 
 # Networks are searched in this way that have at most so many coordinates ...
 MOST_COORDINATES = 64
-# ... and whose neurons times coordinates squared, which is what a step costs, are at most this.
+# ... and whose neurons times coordinates squared, the work of a step, are at most this.
 MOST_WORK = 2**22
-# So many points are searched first, and the others only if one of those got clearly shorter.
-FIRST_POINTS = 64
+# So many points are searched first, and the others only if one of those got clearly shorter ...
+MOST_FIRST_POINTS = 64
+# ... fewer where they would together be more work than this, as large as that of one may be ...
+FIRST_WORK = 2**25
+# ... but so many in any case.
+LEAST_FIRST_POINTS = 16
 # A perturbation got clearly shorter if by this share.
-CLEARLY_SHORTER = 0.01
+CLEARLY_SHORTER = 3e-3
 # So many points are searched at a time, from some ten starts each.
 POINTS_AT_ONCE = 128
 # Each convex problem is solved by so many Newton steps, the first with slack times multiplier as
@@ -86,10 +90,11 @@ def search_regions(task: ReducedProblem, best: BestPerturbations, rows: Tensor) 
     clearly shorter. Deterministic: directions are always the same.
     """
     rows = rows[best.size[rows] > 0]
-    count = len(rows)
-    first = torch.zeros(count, dtype=torch.bool)
-    first[torch.linspace(0, count - 1, min(FIRST_POINTS, count)).round().long()] = True
-    some, others = rows[first.to(rows.device)], rows[~first.to(rows.device)]
+    work = max(1, len(task.form.directions) * task.x.shape[1] ** 2)
+    few = min(len(rows), max(LEAST_FIRST_POINTS, min(MOST_FIRST_POINTS, FIRST_WORK // work)))
+    first = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    first[torch.linspace(0, len(rows) - 1, few).round().long()] = True
+    some, others = rows[first], rows[~first]
     before = best.size[some]
     _search(task, best, some)
     if bool((best.size[some] < (1.0 - CLEARLY_SHORTER) * before).any()):

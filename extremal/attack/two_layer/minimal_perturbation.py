@@ -98,11 +98,11 @@ def shortest(
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
     linear steps just under the radius found, as long as they succeed. Where neurons and coordinates
-    are few (at most 32 coordinates, and neurons times coordinates squared at most 2^19; in l2
+    are few (at most 64 coordinates, and neurons times coordinates squared at most 2^22; in l2
     without a box coordinates are those of the neurons' span) the convex-concave procedure follows,
-    from many starts: of more than 64 points on 64 at first, and on the others only if one of those
-    got shorter by a hundredth. Last come linearised steps on the network itself. Deterministic. Any
-    other network is a ValueError.
+    from many starts: of more than 64 points, or 16 where they are much work, on so many at first,
+    and on the others only if one of those got shorter by .3 %. Last come linearised steps on the
+    network itself. Deterministic. Any other network is a ValueError.
 
     Arguments:
 
