@@ -40,6 +40,8 @@ LEAST_FIRST_POINTS = 16
 CLEARLY_SHORTER = 3e-3
 # So many points are searched at a time, from some ten starts each.
 POINTS_AT_ONCE = 128
+# Tangents whose weights are the same to this part of the largest are taken for the same.
+EQUAL_WEIGHT_STEPS = 16
 # Each convex problem is solved by so many Newton steps, the first with slack times multiplier as
 # large as the second number says, in units of the radius; its solution makes the next problem.
 STEPS_AND_PRODUCT = ((12, 0.3), (8, 0.03), (8, 0.003))
@@ -120,7 +122,16 @@ class _Tangents(RowRecord):
     delta: Tensor  # (m, n): where the search begins
     mine: Tensor  # (m,): the own output that is to lose
     other: Tensor  # (m,): the foreign one that is to win
-    weight: Tensor  # (m, h): of the foreign neurons; what own ones have does not count
+    weight: Tensor  # (m, h): of the foreign neurons, zero for all others
+
+    def keys(self) -> Tensor:
+        """Numbers (m,), equal where point, outputs and weights are, the latter to a 16th."""
+        largest = self.weight.amax(1, keepdim=True).clamp(min=TINY)
+        coarse = (EQUAL_WEIGHT_STEPS * self.weight / largest).round().long()
+        every = torch.cat([torch.stack([self.place, self.mine, self.other], 1), coarse], 1)
+        generator = torch.Generator().manual_seed(0)
+        factors = torch.randint(2**62, (every.shape[1],), generator=generator)
+        return (every * factors.to(every.device)).sum(1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,6 +147,7 @@ class _Regions:
     bounds: Bounds | None  # that the box leaves to perturbations
     neurons: LiftedNeurons  # (h, n + 1)
     weights: Tensor  # (C, h)
+    solved_keys: list[Tensor]  # of the tangents that were starts
 
     @classmethod
     def of(cls, task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> _Regions:
@@ -157,6 +169,7 @@ class _Regions:
             None if bounds is None else (bounds[0].double(), bounds[1].double()),
             LiftedNeurons.of(torch.cat([neurons, bias])),
             torch.cat([form.weights, form.constant.unsqueeze(1)], 1),
+            [],
         )
 
     def search(self) -> None:
@@ -175,6 +188,7 @@ class _Regions:
 
     def descend(self, starts: _Tangents) -> None:
         """Solve one convex problem after the other from each start, and note what breaks points."""
+        starts = self._unsolved(starts)
         radius = self.radii()[starts.place]
         normalised = self.task.form.preparation.normalize > 0.0
         plan = STEPS_AND_PRODUCT + STEPS_AND_PRODUCT[-1:] * (HALF_STEPS if normalised else 0)
@@ -195,6 +209,23 @@ class _Regions:
             if normalised and turn > 0 and self.task.form.p < 2.0:
                 delta = 0.5 * (delta + starts.delta)
             starts = self.tangents(starts.place, delta)
+            if not normalised:
+                distinct = _first_of_equals(starts.keys())
+                starts, radius = starts.take(distinct), radius[distinct]
+
+    def _unsolved(self, starts: _Tangents) -> _Tangents:
+        """The starts whose tangents are those of no problem that was a start before.
+
+        Where inputs are normalised, problems differ by where they are looked at from: all of them.
+        """
+        if self.task.form.preparation.normalize > 0.0:
+            return starts
+        keys = starts.keys()
+        new = _first_of_equals(keys)
+        for known in self.solved_keys:
+            new = new[~torch.isin(keys[new], known)]
+        self.solved_keys.append(keys[new])
+        return starts.take(new)
 
     def radii(self) -> Tensor:
         """The smallest radius known of each point, or the distance of the centre."""
@@ -374,6 +405,14 @@ class _Regions:
         delta = torch.where(delta.isfinite().all(1, keepdim=True), delta, 0.0)
         bounds = self._bounds(place)
         return delta if bounds is None else torch.clamp(delta, *bounds)
+
+
+def _first_of_equals(keys: Tensor) -> Tensor:
+    """The places of the first of each of the keys (m,), in order."""
+    kinds, kind = keys.unique(return_inverse=True)
+    places = torch.arange(len(keys), device=keys.device)
+    first = places.new_full((len(kinds),), len(keys)).scatter_reduce(0, kind, places, "amin")
+    return first.sort().values
 
 
 def _speaking(s: Tensor, p: float, some: Tensor) -> Tensor:
