@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
+import sklearn.datasets
 import torch
 
 from extremal import data, models
@@ -24,11 +25,14 @@ class Case:
     """One flow and what it is held against; `group` is the row of the table that counts it.
 
     "clusters" are Gaussians around unit centres with one `cosine` for all pairs, with `spread` as
-    in `OrthonormalMixture`; "digits" are the even and the odd ones of scikit-learn's 8 x 8 images.
+    in `OrthonormalMixture`; "rare group" are such clusters in which two samples stand apart, half
+    as long, in a direction that no other has; in "unequal units" a coordinate that tells little is
+    30 times as large as the others; "digits" are the even and the odd ones of scikit-learn's 8 x 8
+    images, and "breast cancer" its raw table, divided by the mean length of a row.
     """
 
     group: str
-    kind: Literal["clusters", "digits"] = "clusters"
+    kind: Literal["clusters", "rare group", "unequal units", "digits", "breast cancer"] = "clusters"
     dim: int = 50
     positive: int = 6
     negative: int = 4
@@ -49,10 +53,11 @@ class Case:
     @property
     def name(self) -> str:
         """The case in words; no two cases have the same."""
-        if self.kind == "clusters":
+        if self.kind in ("clusters", "rare group"):
             shares = "unequal" if self.unequal else "equal"
             what = f"D {self.dim}, {self.positive}+{self.negative} {shares}, spread {self.spread:g}"
             what += f", cosine {self.cosine:g}" if self.cosine else ""
+            what += f", {self.kind}" if self.kind != "clusters" else ""
         else:
             what = self.kind
         size = f"n {self.n}, width {self.width}, p {self.p:g}, {self.loss}"
@@ -66,15 +71,37 @@ class Case:
             found, _ = data.load("digits")
             found = found.relabel(2 * (torch.arange(10) % 2) - 1)
             found = found.subset(self.n, generator=generator)
+        elif self.kind == "breast cancer":
+            table = sklearn.datasets.load_breast_cancer()
+            x, y = torch.from_numpy(table.data), torch.from_numpy(2 * table.target - 1)
+            return data.Dataset(x / torch.linalg.vector_norm(x, dim=1).mean(), y)
+        elif self.kind == "unequal units":
+            found = self._unequal_units(generator)
         else:
-            count = self.positive + self.negative
-            centres = data.correlated_centers(self.dim, count, self.cosine)
-            labels = torch.where(torch.arange(count) < self.positive, 1, -1)
-            shares = _SHARE_RATIO ** torch.arange(float(count)) if self.unequal else None
-            noise = self.spread / self.dim**0.5
-            clusters = data.GaussianClusters(centres, labels, noise, weights=shares)
-            found = clusters.sample(self.n, generator=generator)
+            found = self._clusters(generator)
         return data.Dataset(found.x, found.y)
+
+    def _clusters(self, generator: torch.Generator) -> data.Dataset:
+        count = self.positive + self.negative
+        centres = data.correlated_centers(self.dim, count, self.cosine)
+        labels = torch.where(torch.arange(count) < self.positive, 1, -1)
+        shares = _SHARE_RATIO ** torch.arange(float(count)) if self.unequal else None
+        noise = self.spread / self.dim**0.5
+        clusters = data.GaussianClusters(centres, labels, noise, weights=shares)
+        found = clusters.sample(self.n, generator=generator)
+        if self.kind == "clusters":
+            return found
+        x, y = found.x.clone(), found.y.clone()
+        x[:2], y[:2] = 0.0, 1
+        x[:2, -1] = 0.5
+        return data.Dataset(x, y)
+
+    def _unequal_units(self, generator: torch.Generator) -> data.Dataset:
+        y = 2 * torch.randint(0, 2, (self.n,), generator=generator) - 1
+        x = 0.3 * torch.randn(self.n, self.dim, generator=generator)
+        x[:, 1] += 0.75 * y
+        x[:, 0] = 10.0 * (y + torch.randn(self.n, generator=generator))
+        return data.Dataset(x, y)
 
     def network(self) -> models.PReLUNet:
         """The network at its start, in float64: in float32 squares of 1e-30 would be zero."""
@@ -252,6 +279,34 @@ def _many_samples() -> list[Case]:
     ]
 
 
+def _hidden_directions() -> list[Case]:
+    """What is left to learn, once most is fitted, is in directions with little of the data.
+
+    For p = 1 the weights' own flow at 1e-5 is off by some percent itself where units are unequal.
+    """
+    rare: dict[str, Any] = {"positive": 2, "negative": 2, "spread": 0.02, "start": 1e-3}
+    units: dict[str, Any] = {"n": 400, "dim": 20, "width": 50, "start": 1e-3, "loss": "logistic"}
+    table = units | {"n": 569, "dim": 30}
+    group = "rare groups, unequal units"
+    return [
+        *(
+            Case(group, "rare group", n=1000, p=p, width=width, until=2e4, **rare, against=against)
+            for p, against in ((1.0, 1e-6), (2.0, 1e-5), (3.0, 1e-5))
+            for width in (20, 300)
+        ),
+        *(Case(group, "rare group", n=3000, p=p, width=500, until=2e4, **rare) for p in (2.0, 3.0)),
+        *(
+            Case(group, "unequal units", p=p, until=until, against=against, **units)
+            for p, until, against in ((1.0, 30.0, 1e-6), (2.0, 30.0, 1e-5), (3.0, 3.0, 1e-5))
+        ),
+        *(
+            Case(group, "breast cancer", p=p, until=until, against=against, **table)
+            for p, until, against in ((1.0, 1000.0, 1e-6), (2.0, 1000.0, 1e-5), (3.0, 300.0, 1e-5))
+        ),
+        Case(group, "digits", n=1437, width=400, until=10.0),
+    ]
+
+
 def _paper_size() -> list[Case]:
     """The paper's size, with five and five clusters."""
     return [
@@ -302,6 +357,7 @@ CASES: tuple[Case, ...] = (
     *_many_dimensions(),
     *_sizes(),
     *_many_samples(),
+    *_hidden_directions(),
     *_beside_sgd(),
     *_paper_size(),
 )

@@ -251,7 +251,7 @@ def test_a_flow_that_ran_out_of_steps_goes_on_from_its_checkpoint(kind, tmp_path
     run = gradient_flow(net, data, **settings)
     assert not (tmp_path / "flow.safetensors").exists()
     other = gradient_flow(whole, data, until=30.0, **KINDS[kind])
-    assert run.info["steps"] >= other.info["steps"] > 6
+    assert run.info["steps"] > 0.9 * other.info["steps"] > 6
     assert largest_difference(net, whole) < (1e-4 if kind == "plain" else 1e-2)
 
 

@@ -92,7 +92,7 @@ def test_verifying_says_what_a_finer_flow_changes():
     assert found["output_change"] < 0.01
     assert (found["lost_directions"], found["new_directions"]) == (0, 0)
     with pytest.warns(UnverifiedFlowWarning, match="at tolerance 0.01 the flow ends elsewhere"):
-        _, info, _ = flow(True, 0, until=250.0, tolerance=0.1, verify=True)
+        _, info, _ = flow(False, 1, until=250.0, tolerance=0.1, verify=True)
     assert info["verified"]["output_change"] > 0.01
     with pytest.raises(ValueError, match="verify must be True or False, got int"):
         flow(False, 2, verify=1)

@@ -23,6 +23,17 @@ def sample(dim: int, count: int = 400, spread: float = 0.05) -> Dataset:
     return mix.sample(count, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 
 
+def field_of(data: Dataset, p: float, directions, tolerance: float):
+    """The field for what outputs of zero leave to pull."""
+    return SampleField.of(data, p, directions, tolerance, data.y.double())
+
+
+@pytest.fixture
+def in_a_subspace(monkeypatch):
+    """Not in all directions, as data as small as these are otherwise."""
+    monkeypatch.setattr("extremal.train.flow.sample_field._CHEAP_PRODUCTS", 0)
+
+
 def full_pull(data: Dataset, p: float, directions, push):
     """G (h, dim) and g (h,) from the definition."""
     power, slope = relu_power_with_slope(data.x @ directions.T, p)
@@ -32,7 +43,7 @@ def full_pull(data: Dataset, p: float, directions, push):
 @pytest.mark.parametrize("p", [1.0, 1.5, 3.0])
 def test_in_all_coordinates_the_pull_is_the_gradient(p):
     data, directions = sample(6, spread=0.5), neurons(6)
-    field, place = SampleField.of(data, p, directions, 1e-4)
+    field, place = field_of(data, p, directions, 1e-4)
     assert field.rest_products is None
     push = field.push(Loss("exp"), torch.zeros(len(data)).double(), 1.0)
     pull, growth = field.pull(place, push)
@@ -45,9 +56,9 @@ def test_in_all_coordinates_the_pull_is_the_gradient(p):
 
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
-def test_a_subspace_holds_the_gradient_up_to_a_share(p):
+def test_a_subspace_holds_the_gradient_up_to_a_share(in_a_subspace, p):
     data, directions = sample(60), neurons(60)
-    field, place = SampleField.of(data, p, directions, 1e-2)
+    field, place = field_of(data, p, directions, 1e-2)
     basis = field.frame.basis
     assert 5 <= len(basis) < 60
     torch.testing.assert_close(basis @ basis.T, torch.eye(len(basis)).double())
@@ -69,9 +80,9 @@ def test_a_subspace_holds_the_gradient_up_to_a_share(p):
     )
 
 
-def test_blocks_and_chosen_neurons_change_nothing(monkeypatch):
+def test_blocks_and_chosen_neurons_change_nothing(in_a_subspace, monkeypatch):
     data, directions = sample(60), neurons(60)
-    field, place = SampleField.of(data, 3.0, directions, 1e-2)
+    field, place = field_of(data, 3.0, directions, 1e-2)
     push = data.y.double() / len(data)
     whole = field.pull(place, push)
     outputs = field.outputs(place, torch.ones(40).double())
@@ -88,16 +99,16 @@ def test_no_direction_grows_faster_than_it_is_said():
     data = sample(6, spread=0.5)
     many = neurons(6, 5000)
     for p in (1.0, 1.5, 2.0, 3.0, 4.0):
-        field, _ = SampleField.of(data, p, neurons(6), 1e-3)
+        field, _ = field_of(data, p, neurons(6), 1e-3)
         speed = full_pull(data, p, many, data.y.double() / len(data))[1]
         assert float(speed.abs().max()) <= field.growth_rate_bound
 
 
 @pytest.mark.parametrize("p", [1.5, 3.0])
-def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
+def test_a_part_is_corrected_where_neurons_were_looked_at(in_a_subspace, p, monkeypatch):
     monkeypatch.setattr("extremal.train.flow.sample_field._SUBSAMPLE_SIZE", 20)
     data, directions = sample(60), neurons(60)
-    field, place = SampleField.of(data, p, directions, 1e-2)
+    field, place = field_of(data, p, directions, 1e-2)
     push = data.y.double() / len(data)
     corrected = SubsampledPull(field, push, 1e-4)
     assert corrected.subsample is not None
@@ -128,7 +139,7 @@ def test_a_part_is_corrected_where_neurons_were_looked_at(p, monkeypatch):
 
 def test_few_samples_are_all_looked_at(monkeypatch):
     data, directions = sample(6), neurons(6)
-    field, _ = SampleField.of(data, 2.0, directions, 1e-3)
+    field, _ = field_of(data, 2.0, directions, 1e-3)
     push = data.y.double() / len(data)
     for part, used in ((200, False), (199, True)):
         monkeypatch.setattr("extremal.train.flow.sample_field._SUBSAMPLE_SIZE", part)
@@ -148,7 +159,7 @@ def test_a_frame_gives_directions_back():
 
 def test_a_part_of_the_samples_has_the_moments_of_all():
     data, directions = sample(6), neurons(6)
-    field, _ = SampleField.of(data, 3.0, directions, 1e-2)
+    field, _ = field_of(data, 3.0, directions, 1e-2)
     half = len(data) // 2
     index, count = field.random_part(half)
     assert len(index) == half

@@ -66,10 +66,14 @@ _MERGED_DISTANCES = (0.3, 0.1, 0.03)
 _MOST_MISSED_TOLERANCES = 10.0
 # With so few products of neurons and samples all neurons are followed to the end: it is faster.
 _FEW_PRODUCTS = 200_000
+# So many times as many where p > 1: for p = 1 neurons are merged, which buys more time.
+_FEW_PRODUCTS_FACTOR = 2.5
 # The share of the tolerance where all neurons are followed to the end.
 _ALL_NEURONS_TOLERANCE_SHARE = 0.03
-# The same while the data are fitted.
-_LATE_TOLERANCE_SHARE = 0.003
+# The subspace is looked at again once the loss is this share of what it was the last time.
+_WATCHED_LOSS_RATIO = 0.75
+# The same once the flow time has grown by this factor.
+_WATCHED_TIME_RATIO = 1.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,21 +81,29 @@ class Preview:
     """A run of neurons ahead: what each will contribute, and where they are on the way."""
 
     system: NeuronSystem  # all neurons, on the samples that were used
-    samples_share: float  # which part of all samples these are
+    run: NeuronSystem  # the neurons that were run, on all samples
+    samples_share: float  # which part of all samples was used
     largest_share: Tensor  # (h,): of all contributions, that a neuron ever has
     outputs: dict[float, Tensor]  # f at the samples, at some times; the last is the end
     end: State  # of the neurons that were run
     steps: int
     finished: bool  # whether it came to its end, not just to its last step
 
-    def check(self, groups: Groups, start: RungeKuttaStepper) -> GroupsCheck:
+    def check(self, groups: Groups, start: RungeKuttaStepper, tolerance: float) -> GroupsCheck:
         """The groups alone beside all neurons on the way, in the same field.
 
         What they miss is infinite where they need too many steps.
         """
         few, state = self.system.of_groups(groups, start.state)
-        counts, tolerance = Counts(), _CHECK_TOLERANCE_SHARE * start.tolerance
-        run = RungeKuttaStepper(few.velocity, state, start.time, tolerance, counts, start.size)
+        counts = Counts()
+        run = RungeKuttaStepper(
+            few.velocity,
+            state,
+            start.time,
+            _CHECK_TOLERANCE_SHARE * tolerance,
+            counts,
+            start.size,
+        )
         end, gap = max(self.outputs), 0.0
         for time, whole in self.outputs.items():
             while run.time < time and counts.steps < _MOST_CHECK_STEPS:
@@ -106,55 +118,56 @@ class Preview:
         return GroupsCheck(gap / max(largest, 1e-300), len(self.system.field.label), end)
 
 
-def previewed(
-    system: NeuronSystem, stepper: RungeKuttaStepper, horizon: float, share: Tensor
-) -> Preview:
-    """A preview from where the stepper stands, which is left there, to the time `horizon`.
+def previewed(plan: StagePlan, stepper: RungeKuttaStepper, share: Tensor) -> Preview:
+    """A preview from where the stepper stands, which is left there, to the plan's horizon.
 
     `share` (h,) are the shares of all contributions that neurons have now. All neurons are run on a
     part of the samples. Which of two neurons wins a centre may depend on the others, so that those
     that come to anything are run on all samples as well; not for p = 1, where no neuron wins alone.
     """
-    field = system.field
+    system, tolerance = plan.system, plan.tolerance
+    field, state = system.field, stepper.state
     if isinstance(field, ClusterField):
-        return _run_ahead(system, stepper, stepper.state, horizon, share, 1.0)
-    rough = _run_on_a_part(system, stepper, horizon, share)
+        return _run_ahead(plan, system, system, stepper, state, share, 1.0)
+    rough = _run_on_a_part(plan, stepper, share)
     if not rough.finished or rough.samples_share == 1.0 or field.p == 1.0:
         return rough
-    contribution, theta = system.angles.contribution(stepper.state[1]), stepper.state[1]
-    left_out_share = _CANDIDATE_TOLERANCE_SHARE * stepper.tolerance
-    candidates = heaviest_neurons(contribution, theta, rough.largest_share, left_out_share)
-    if rough.check(candidates, stepper).missed > _MOST_MISSED_TOLERANCES * stepper.tolerance:
+    contribution = system.angles.contribution(state[1])
+    left_out_share = _CANDIDATE_TOLERANCE_SHARE * tolerance
+    candidates = heaviest_neurons(contribution, state[1], rough.largest_share, left_out_share)
+    missed = rough.check(candidates, stepper, tolerance).missed
+    if missed > _MOST_MISSED_TOLERANCES * tolerance:
         return replace(rough, finished=False)
     leaders = torch.tensor(candidates.leaders)
     index, count = field.random_part(_CANDIDATE_PRODUCTS // len(leaders))
+    few, places = system.of_groups(candidates, state)
+    seen = replace(few, field=few.field.restricted(index, count))  # type: ignore[union-attr]
     part = len(index) / len(field)
-    whole = replace(system, field=field.restricted(index, count))
-    few, state = whole.of_groups(candidates, stepper.state)
-    found = _run_ahead(
-        few, stepper, state, horizon, share[leaders], part * len(leaders) / len(theta)
+    size = part * len(leaders) / len(contribution)
+    found = _run_ahead(plan, seen, few, stepper, places, share[leaders], size)
+    return replace(
+        found,
+        system=replace(system, field=field.restricted(index, count)),
+        samples_share=part,
+        largest_share=torch.zeros_like(share).index_copy_(0, leaders, found.largest_share),
+        steps=rough.steps + found.steps,
     )
-    largest = torch.zeros_like(share).index_copy_(0, leaders, found.largest_share)
-    steps = rough.steps + found.steps
-    return replace(found, system=whole, samples_share=part, largest_share=largest, steps=steps)
 
 
-def _run_on_a_part(
-    system: NeuronSystem, stepper: RungeKuttaStepper, horizon: float, share: Tensor
-) -> Preview:
+def _run_on_a_part(plan: StagePlan, stepper: RungeKuttaStepper, share: Tensor) -> Preview:
     """A preview of all neurons on a part of the samples.
 
     If others are not fitted in the end, they join it, and it runs again. Once all samples are
     fitted, no neuron rises any more.
     """
-    field = system.field
+    system, field = plan.system, plan.system.field
     assert not isinstance(field, ClusterField)
     index, count = field.random_part(max(_PREVIEW_SAMPLES, _PREVIEW_PRODUCTS // len(share)))
     steps = 0
     for _ in range(_PREVIEW_ATTEMPTS):
-        part = replace(system, field=field.restricted(index, count))
+        seen = replace(system, field=field.restricted(index, count))
         size = len(index) / len(field)
-        found = _run_ahead(part, stepper, stepper.state, horizon, share, size)
+        found = _run_ahead(plan, seen, system, stepper, stepper.state, share, size)
         share, steps = found.largest_share, steps + found.steps
         margin = field.label * system.outputs(found.end)
         missing = (margin < 0.5 * _FITTED_MARGIN).double()
@@ -169,37 +182,39 @@ def _run_on_a_part(
 
 
 def _run_ahead(
-    system: NeuronSystem,
+    plan: StagePlan,
+    seen: NeuronSystem,
+    run: NeuronSystem,
     stepper: RungeKuttaStepper,
     state: State,
-    horizon: float,
     share: Tensor,
     size: float,
 ) -> Preview:
-    """All neurons of a system to the end, from a `state` at the stepper's time.
+    """Some neurons on the samples `seen`, from a `state` at the stepper's time to the end.
 
     At the tolerance itself: neurons near their starts are led by cosines of 1/sqrt(dim), which
-    larger errors would decide. `size` is that of the system as a share of the whole one, by which
-    its right-hand sides are counted.
+    larger errors would decide. `run` are the same neurons on all samples, and `size` is that of
+    `seen` as a share of the whole flow, by which its right-hand sides are counted.
     """
-    counts, field = Counts(), system.field
+    counts, field = Counts(), seen.field
     ahead = RungeKuttaStepper(
-        system.velocity, state, stepper.time, stepper.tolerance, counts, stepper.size
+        seen.velocity, state, stepper.time, plan.tolerance, counts, stepper.size
     )
     outputs: dict[float, Tensor] = {}
     last_loss = math.inf
     finished = False
     while not finished and counts.steps < _MOST_PREVIEW_STEPS:
-        ahead.advance(horizon)
-        contribution = system.angles.contribution(ahead.state[1]).abs()
+        ahead.advance(plan.horizon)
+        contribution = seen.angles.contribution(ahead.state[1]).abs()
         share = torch.maximum(share, contribution / contribution.sum())
-        found = system.outputs(ahead.state)
-        finished = float((field.label * found).min()) > _FITTED_MARGIN or ahead.time >= horizon
-        loss = field.loss(system.loss, found)
+        found = seen.outputs(ahead.state)
+        fitted = float((field.label * found).min()) > _FITTED_MARGIN
+        finished = fitted or ahead.time >= plan.horizon
+        loss = field.loss(seen.loss, found)
         if loss < _COMPARED_LOSS_RATIO * last_loss or finished:
             outputs[ahead.time], last_loss = found, loss
     stepper.counts.right_hand_sides += size * counts.right_hand_sides
-    return Preview(system, size, share, outputs, ahead.state, counts.steps, finished)
+    return Preview(seen, run, size, share, outputs, ahead.state, counts.steps, finished)
 
 
 class CoupledStage(FlowStage):
@@ -209,18 +224,22 @@ class CoupledStage(FlowStage):
 
     def __init__(self, plan: StagePlan, state: State, time: float, step_size: float) -> None:
         super().__init__(plan)
-        system, self.begun = plan.system, time
-        few = len(state[1]) * len(plan.data) <= _FEW_PRODUCTS
+        self.begun = time
+        factor = 1.0 if plan.system.field.p == 1.0 else _FEW_PRODUCTS_FACTOR
+        few = len(state[1]) * len(plan.data) <= factor * _FEW_PRODUCTS
         self._goes_to_the_end = few and not plan.known
         tolerance = plan.tolerance * (
             _ALL_NEURONS_TOLERANCE_SHARE if self._goes_to_the_end else 1.0
         )
         self.stepper = RungeKuttaStepper(
-            system.velocity, state, time, tolerance, plan.counts, step_size
+            plan.system.velocity, state, time, tolerance, plan.counts, step_size
         )
         self._checked_share, self._checked_time = 1.0, time
+        self._watched_share, self._watched_time = 1.0, time
         self._preview_steps, self._steps_since_preview = 0, 0
         self._fits = False
+        self.residual = 0.0  # the largest share of a gradient that was seen off the subspace
+        self._widen(plan.system, state)
 
     @property
     def time(self) -> float:
@@ -233,30 +252,84 @@ class CoupledStage(FlowStage):
         return self.stepper.is_at_rest
 
     def advance(self, limit: float) -> FlowStage | None:
-        """Take one step, not beyond `limit`, and look for the few now and then."""
+        """Now and then look at the subspace and for the few, then take one step up to `limit`.
+
+        Looks come before the step, so that the states within it stay known.
+        """
+        if self._is_watch_due():
+            self._widen(self.plan.system, self.stepper.state)
+        if self._is_check_due():
+            fitting = self.fitting_if_few()
+            if fitting is not None:
+                return fitting
         self.stepper.advance(limit)
         place, theta = self.stepper.state
         self.stepper.state = (unit_rows(place), theta)
         self._steps_since_preview += 1
-        # Previews take no more steps than the flow itself.
+        return None
+
+    def _is_watch_due(self) -> bool:
+        """Whether the subspace is to be looked at again."""
+        field, share = self.plan.system.field, self._watched_share
+        if isinstance(field, ClusterField) or field.dimensions == len(field.axes):
+            return False
+        now = self._loss_share()
+        due = now <= _WATCHED_LOSS_RATIO * share
+        due |= self.time >= _WATCHED_TIME_RATIO * self._watched_time
+        if due:
+            self._watched_share, self._watched_time = min(now, share), self.time
+        return due
+
+    def _is_check_due(self) -> bool:
+        """Whether the few are to be looked for again; previews take no more steps than the flow."""
         waits = self._steps_since_preview < self._preview_steps or self.time >= self.plan.horizon
-        if waits or self._goes_to_the_end:
-            return None
+        if waits or self._goes_to_the_end or self._steps_since_preview == 0:
+            return False
+        now = self._loss_share()
+        due = now <= _CHECK_LOSS_RATIO * self._checked_share
+        due |= self.time >= _CHECK_TIME_RATIO * self._checked_time
+        if due:
+            self._checked_share, self._checked_time = min(now, self._checked_share), self.time
+        return due
+
+    def _loss_share(self) -> float:
+        """The loss as a share of the first one."""
         system = self.plan.system
-        loss = system.field.loss(system.loss, system.outputs(self.stepper.state))
-        share = loss / self.plan.first_loss
-        fallen = share <= _CHECK_LOSS_RATIO * self._checked_share
-        if not fallen and self.time < _CHECK_TIME_RATIO * self._checked_time:
-            return None
-        self._checked_share, self._checked_time = min(share, self._checked_share), self.time
-        return self.fitting_if_few()
+        return (
+            system.field.loss(system.loss, system.outputs(self.stepper.state))
+            / self.plan.first_loss
+        )
+
+    def _widen(self, system: NeuronSystem, state: State) -> bool:
+        """Follow all neurons in more dimensions where some at a state are pulled off the present.
+
+        What pulls changes while the data are fitted: first the large groups of samples, and then
+        those whose directions hold a small part of the data.
+        """
+        field, own = system.field, self.plan.system.field
+        if isinstance(field, ClusterField) or isinstance(own, ClusterField):
+            return False
+        push = field.push(system.loss, system.outputs(state), 1.0)
+        directions = unit_rows(field.frame.lift(state[0]))
+        off = field.off_shares(directions, system.angles.contribution(state[1]), push)
+        self.residual = max(self.residual, float(off[own.dimensions - 1]))
+        needed = own.dimensions_for(off)
+        if needed == own.dimensions:
+            return False
+        place, theta = self.stepper.state
+        wider, found = own.widened(place, needed)
+        self.plan = replace(self.plan, system=replace(self.plan.system, field=wider))
+        self.stepper = self.stepper.restarted(self.plan.system.velocity, (found, theta))
+        return True
+
+    def report(self) -> dict[str, float]:
+        """What the stage has left of the neurons, all, and how well the subspace held them."""
+        return super().report() | {"residual": self.residual}
 
     def tighten(self) -> None:
         """Go on with smaller errors, and let the next stage do so as well."""
         self._fits = True
-        if self._goes_to_the_end:
-            self.stepper.tolerance = _LATE_TOLERANCE_SHARE * self.plan.tolerance
-            self.stepper.tableau = DORMAND_PRINCE_54
+        self.stepper.tolerance, self.stepper.tableau = self.plan.late_tolerance, DORMAND_PRINCE_54
 
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,), at a time within the last step."""
@@ -278,7 +351,9 @@ class CoupledStage(FlowStage):
         found = None if gathering or self._goes_to_the_end else self._checked_groups()
         if found is None:
             return None
-        fitting = FittingStage(self.plan, self.stepper, *found, coupled_since=self.begun)
+        fitting = FittingStage(
+            self.plan, self.stepper, *found, coupled_since=self.begun, residual=self.residual
+        )
         if self._fits:
             fitting.tighten()
         return fitting
@@ -296,14 +371,16 @@ class CoupledStage(FlowStage):
         coarsest = next(self._candidates(contribution, share))
         if len(coarsest.leaders) > most:
             return None
-        preview = previewed(self.plan.system, self.stepper, self.plan.horizon, share)
+        preview = previewed(self.plan, self.stepper, share)
+        while preview.finished and self._widen(preview.run, preview.end):
+            preview = previewed(self.plan, self.stepper, share)
         self._preview_steps, self._steps_since_preview = preview.steps, 0
         if not preview.finished:
             return None
         for groups in self._candidates(contribution, preview.largest_share):
             if len(groups.leaders) > most:
                 return None
-            check = preview.check(groups, self.stepper)
+            check = preview.check(groups, self.stepper, self.plan.tolerance)
             if check.missed <= _MOST_MISSED_TOLERANCES * self.plan.tolerance:
                 return groups, self._change(groups), check
         return None

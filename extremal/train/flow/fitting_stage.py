@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -16,17 +17,24 @@ from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
-from extremal.train.flow.sample_field import kink_widths, rounded_power
-from extremal.train.losses import negative_slopes
+from extremal.train.flow.sample_field import (
+    KINK_TOLERANCES,
+    OFF_SUBSPACE_TOLERANCES,
+    kink_widths,
+    rounded_power,
+)
+from extremal.train.losses import Loss, negative_slopes
 
 # So few groups are cheap enough to be followed with smaller errors.
 _FEW_GROUPS = 100
 # The share of the tolerance for few groups, and for the change that a later merging makes.
 _FEW_GROUPS_TOLERANCE_SHARE = 0.1
-# The share of the tolerance while the data are fitted: the late loss is fifty times as sensitive.
-_LATE_TOLERANCE_SHARE = 0.002
-# The same for p = 1, where steps are as short as the rounded kinks ask for.
-_LATE_KINK_TOLERANCE_SHARE = 0.01
+# Gradients are held against their subspace again once the loss is this share of what it was.
+_WATCHED_LOSS_RATIO = 0.75
+# The same once the flow time has grown by this factor.
+_WATCHED_TIME_RATIO = 1.5
+# Singular values below this share of what may lie off the subspace do not make it larger.
+_NEGLIGIBLE_SHARE = 0.3
 # Merging groups is worth the new start of the integration if it leaves at most this share of them.
 _WORTHWHILE_GROUP_SHARE = 0.8
 
@@ -35,8 +43,8 @@ class GroupFlow:
     """Groups of neurons at `directions`, as states (coordinates (k, r), theta (k,)) of a stepper.
 
     The coordinates are in the span of the neurons' frame, of the first directions and of their
-    gradients. `residual` is the largest share of a gradient that lies off that span, computed
-    whenever the time has grown tenfold.
+    gradients, which grows where gradients leave it. `residual` is the largest share of a gradient
+    that was seen off it: it is looked at whenever the loss or the time has changed enough.
     """
 
     def __init__(
@@ -47,6 +55,7 @@ class GroupFlow:
         directions: Tensor,
         stepper: RungeKuttaStepper,
         tolerance: float,
+        most_off: float,
         kink_width: Tensor | None,
     ) -> None:
         self.loss, self.p, self.rate = neurons.loss, neurons.field.p, neurons.rate / len(data)
@@ -61,7 +70,8 @@ class GroupFlow:
         span = [neurons.field.frame.basis, start, pull]
         self.basis = torch.linalg.qr(torch.cat(span).T).Q.T.contiguous()
         self.inner = self.x @ self.basis.T.to(self.x.dtype)  # (n, r)
-        self.residual, self._next_residual_check = 0.0, 0.0
+        self.most_off, self.residual = most_off, 0.0
+        self._watched_loss, self._watched_time = math.inf, stepper.time
         self.stepper = RungeKuttaStepper(
             self._velocity,
             (start @ self.basis.T, self.first_theta),
@@ -76,16 +86,40 @@ class GroupFlow:
         self.stepper.tolerance, self.stepper.tableau = tolerance, DORMAND_PRINCE_54
 
     def advance(self, limit: float) -> None:
-        """Take one step, keep the directions on the sphere, and watch the residual."""
+        """Watch the subspace now and then, take one step, and keep directions on the sphere."""
+        if len(self.basis) < self.x.shape[1] and self._is_watch_due():
+            self._widen_if_needed()
         self.stepper.advance(limit)
         place, theta = self.stepper.state
         self.stepper.state = (unit_rows(place), theta)
-        if self.stepper.time >= self._next_residual_check:
-            self._next_residual_check = 10.0 * self.stepper.time
-            pull, _ = self._pull(self.x, unit_rows(place) @ self.basis, theta)
-            off = pull - (pull @ self.basis.T) @ self.basis
-            share = torch.linalg.vector_norm(off, dim=1) / torch.linalg.vector_norm(pull, dim=1)
-            self.residual = float(torch.nan_to_num(share, nan=0.0).max().clamp(min=self.residual))
+
+    def _is_watch_due(self) -> bool:
+        """Whether the subspace is to be looked at again."""
+        loss = float(Loss(self.loss.name).value(self.last_outputs, self.y))
+        fallen = loss <= _WATCHED_LOSS_RATIO * self._watched_loss
+        if not fallen and self.stepper.time < _WATCHED_TIME_RATIO * self._watched_time:
+            return False
+        self._watched_loss, self._watched_time = loss, self.stepper.time
+        return True
+
+    def _widen_if_needed(self) -> None:
+        """Take what pulls the groups off their subspace into it, where that is too much."""
+        place, theta = self.stepper.state
+        directions = place @ self.basis
+        pull, _ = self._pull(self.x, directions, theta)
+        off = unit_rows(pull)
+        off = off - (off @ self.basis.T) @ self.basis
+        share = float(torch.linalg.vector_norm(off, dim=1).max())
+        self.residual = max(self.residual, share)
+        if share <= self.most_off:
+            return
+        _, size, rows = torch.linalg.svd(off, full_matrices=False)
+        more = rows[size > _NEGLIGIBLE_SHARE * self.most_off]
+        self.basis = torch.linalg.qr(
+            torch.cat([self.basis, more])[: self.x.shape[1]].T
+        ).Q.T.contiguous()
+        self.inner = self.x @ self.basis.T.to(self.x.dtype)
+        self.stepper = self.stepper.restarted(self._velocity, (directions @ self.basis.T, theta))
 
     def directions(self, time: float) -> Tensor:
         """The groups' directions at a time within the last step, (k, dim)."""
@@ -112,8 +146,9 @@ class GroupFlow:
         """G (k, columns of x) and g (k,) on the samples; products in the samples' dtype."""
         s = x @ place.T.to(x.dtype)  # (n, k)
         power, slope = rounded_power(s, self.p, self.kink_width)
-        outputs = power @ self.angles.contribution(theta).to(x.dtype)
-        push = self.rate * negative_slopes(self.loss, outputs, self.y)
+        # The last right-hand side of a step is at its end.
+        self.last_outputs = power @ self.angles.contribution(theta).to(x.dtype)
+        push = self.rate * negative_slopes(self.loss, self.last_outputs, self.y)
         return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
 
 
@@ -130,7 +165,8 @@ class FittingStage(FlowStage):
     """Groups of neurons from where `stepper` stands, followed by a `flow` that merging replaces.
 
     `coupled_since` is when neurons began to interact. `change` and `bound` add up what dropping and
-    merging changed when it was done: on the training data, and at most on the unit ball.
+    merging changed when it was done: on the training data, and at most on the unit ball. `residual`
+    is the largest that the stage before has seen.
     """
 
     name = "fitting"
@@ -144,13 +180,15 @@ class FittingStage(FlowStage):
         check: GroupsCheck,
         *,
         coupled_since: float,
+        residual: float,
     ) -> None:
         super().__init__(plan)
         self.start, self.begun = stepper.state, stepper.time  # of all neurons
         self.coupled_since, self.check, self.tightened = coupled_since, check, False
         field = plan.system.field
-        self.kink_width = kink_widths(plan.data.x, field.p, plan.tolerance)
+        self.kink_width = kink_widths(plan.data.x, field.p, KINK_TOLERANCES * plan.tolerance)
         directions = field.frame.lift(self.start[0])
+        self.residual = residual  # the largest that was seen before the present groups
         self.change, self.bound = change, groups.change_bound(directions, field.p)
         self._replace_groups(groups, groups.mean(directions), stepper)
 
@@ -172,7 +210,7 @@ class FittingStage(FlowStage):
             "neurons_left": int((self.groups.owner >= 0).sum()),
             "change": self.change,
             "bound": self.bound,
-            "residual": self.flow.residual,
+            "residual": max(self.residual, self.flow.residual),
             "missed": self.check.missed,
             "checked_samples": self.check.samples,
             "checked_until": self.check.until,
@@ -181,9 +219,7 @@ class FittingStage(FlowStage):
     def tighten(self) -> None:
         """Go on with smaller errors, from here on and after each merging."""
         self.tightened = True
-        kinked = self.kink_width is not None
-        share = _LATE_KINK_TOLERANCE_SHARE if kinked else _LATE_TOLERANCE_SHARE
-        self.flow.tighten(share * self.plan.tolerance)
+        self.flow.tighten(self.plan.late_tolerance)
 
     def advance(self, limit: float) -> FlowStage | None:
         """Take one step, not beyond `limit`; for p = 1 merge groups before it if that is due."""
@@ -233,6 +269,7 @@ class FittingStage(FlowStage):
             directions,
             stepper,
             tolerance,
+            OFF_SUBSPACE_TOLERANCES * self.plan.tolerance,
             self.kink_width,
         )
         self._next_merge_time = self._later_merge_time()
@@ -255,6 +292,7 @@ class FittingStage(FlowStage):
         angle[member] += self.flow.angle_since_start(self.time)[self.groups.owner[member]]
         new = self.groups.merged_by(few, angle, self.plan.system.angles.contribution(angle))
         directions = self.flow.directions(self.time)
+        self.residual = max(self.residual, self.flow.residual)
         self.change += change
         self.bound += few.change_bound(directions, self.plan.system.field.p)
         self._replace_groups(new, few.mean(directions), self.flow.stepper)

@@ -41,6 +41,8 @@ _STAGED_NET_RULE = (
 )
 # What integrates a flow: `StagedFlow`, `ShallowFlow` or `WeightFlow`.
 Engine = Literal["stages", "shallow", "weights"]
+# Up to so many products of neurons and samples "auto" takes the samples as they are: it is cheap.
+_MOST_GENERAL_PRODUCTS = 1_000_000
 # The tightest tolerance in polar coordinates; below it the weights themselves are followed.
 _LEAST_POLAR_TOLERANCE = 1e-4
 # The last of the stages has smaller errors of its own. On digits outputs of other two-layer nets
@@ -88,17 +90,18 @@ def gradient_flow(
     once the loss falls. Any other network, one with a neuron that is zero, and any tolerance below
     1e-4 (1e-6 unless said) is followed on the weights in float64 by Dormand & Prince 5(4), with
     errors below `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of
-    relu at 0 is 0; in polar coordinates kinks are rounded within `tolerance` times a sample's
-    length, in stages once neurons interact, so that neurons can slide along them.
+    relu at 0 is 0; in polar coordinates, in stages once neurons interact, it rises to 1 within .6
+    of the `tolerance` (twice it where all neurons are followed to the end) times a sample's length,
+    so that neurons can slide along kinks.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
     cluster's noise is replaced by a Gaussian until few directions are left, so it does not converge
     to the sample's flow as the tolerance goes to 0.
 
-    "auto" takes "mixture" where it applies and the data say that they are an `OrthonormalMixture`,
-    else "general"; the trajectory's info says which. Denormal numbers are flushed
-    from here on in this process (`torch.set_flush_denormal`).
+    "auto" takes "mixture" where it applies, the data say that they are an `OrthonormalMixture`, and
+    neurons times samples are more than a million, else "general"; the trajectory's info says which.
+    Denormal numbers are flushed from here on in this process (`torch.set_flush_denormal`).
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
     (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
@@ -215,7 +218,9 @@ def _chosen_way(
     if tolerance is None or tolerance >= _LEAST_POLAR_TOLERANCE:
         engine = "stages" if stageable else "shallow" if has_directions(net) else "weights"
     known = train.group is not None and isinstance(train.source, OrthonormalMixture)
-    name = "mixture" if method == "auto" and engine == "stages" and known else "general"
+    large = isinstance(net, PReLUNet) and net.width * len(train) > _MOST_GENERAL_PRODUCTS
+    takes_mixture = method == "auto" and engine == "stages" and known and large
+    name = "mixture" if takes_mixture else "general"
     return _Way(name, engine, tolerance or _DEFAULT_TOLERANCES[engine])
 
 

@@ -168,6 +168,18 @@ class RungeKuttaStepper(AdaptiveStepper):
         self.tableau, self.error = tableau, error or self._largest_error
         self.size = size
 
+    def restarted(self, right_hand_side: RightHandSide, state: State) -> RungeKuttaStepper:
+        """A stepper like this one, from here on, for another form of the equation and the state."""
+        return RungeKuttaStepper(
+            right_hand_side,
+            state,
+            self.time,
+            self.tolerance,
+            self.counts,
+            self.size,
+            tableau=self.tableau,
+        )
+
     @property
     def order(self) -> int:
         """The order of the pair."""

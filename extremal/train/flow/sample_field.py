@@ -2,6 +2,8 @@
 
 Nothing is known of the data here. A neuron moves in the span of the data's leading directions and
 of its own start: s_ij = <z_j, B x_i> + beta_j <rest_j, x_i>, where the last product never changes.
+How many directions those are depends on the push: once the large groups of samples are fitted, what
+pulls may lie elsewhere, and the subspace grows. Where that costs little it has all directions.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from extremal._tensors import batches
+from extremal._tensors import batches, unit_rows
 from extremal.data import Dataset
 from extremal.models import relu_power_with_slope
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
@@ -26,14 +28,22 @@ _KEPT_ENTRIES = 1 << 22
 _SUBSAMPLE_SIZE = 2000
 # A neuron may turn by so many tolerances before its pull is corrected by all samples again.
 _MOST_TURN_TOLERANCES = 100.0
-# The first gradients of so many neurons choose the subspace.
+# With so many products of coordinates, samples and neurons all directions are kept: it is cheap.
+_CHEAP_PRODUCTS = 100_000_000
+# Directions in which the data have less than this share of their largest square have none of them.
+_RANK_SHARE = 1e-14
+# The gradients of so many neurons, and of as many of the heaviest ones, choose the subspace.
 _PROBE_NEURONS = 128
 # The share of a gradient that may lie off the subspace is so many tolerances.
-_OFF_SUBSPACE_TOLERANCES = 10.0
-
+OFF_SUBSPACE_TOLERANCES = 10.0
+# More may lie off it for this share of the neurons, of those that are not heavy.
+_LEFT_OFF_NEURONS = 0.1
+# The heavy neurons carry this share of all contributions.
+_HEAVY_SHARE = 0.99
+# The slope of relu rises to 1 within so many tolerances of a sample's length, for p = 1.
+KINK_TOLERANCES = 0.6
 # Parts of the samples have the moments of all in so many directions at most.
 _CALIBRATED_DIRECTIONS = 50
-
 # How far apart neurons are is seen at so many samples.
 _SEEN_SAMPLES = 1000
 # Of what the samples see, so many random projections are compared.
@@ -48,32 +58,103 @@ class SampleField:
     """How all samples of a data set move neurons whose places are in a frame."""
 
     frame: SubspaceFrame
+    samples: Tensor  # (N, dim): all of them, where the field has a part as well
+    axes: Tensor  # (rank, dim): the data's directions, leading first; the frame has the first r
+    most_off: float  # the share of a gradient that may lie off the subspace
     x: Tensor  # (r, n): the samples in the frame's basis
     rest_products: Tensor | None  # (h, n): <rest_j, x_i>, or None where no neuron has a rest
     label: Tensor  # (n,)
     share: Tensor  # (n,): what a sample counts in the mean loss
     p: float
     growth_rate_bound: float  # no direction grows faster than this for q_i = y_i/n
-    kink_width: Tensor | None  # (n,): for p = 1, kinks are rounded within it
+    kink_width: Tensor | None  # (n,): for p = 1, the slope of relu rises to 1 within it
 
     @classmethod
     def of(
-        cls, data: Dataset, p: float, directions: Tensor, tolerance: float
+        cls, data: Dataset, p: float, directions: Tensor, tolerance: float, first_push: Tensor
     ) -> tuple[SampleField, Tensor]:
-        """The field of a data set for neurons that start at `directions`, and their place."""
-        values, vectors = _spectrum(data.x)
-        basis = _subspace(data, p, directions, vectors, _OFF_SUBSPACE_TOLERANCES * tolerance)
-        frame, place = SubspaceFrame.of(directions, basis)
-        x = basis.to(data.x.dtype) @ data.x.T
-        has_rests = bool((place[:, -1] > 0).any())
-        rest_products = frame.rest.to(data.x.dtype) @ data.x.T if has_rests else None
+        """The field of a data set for neurons that start at `directions`, and their place.
+
+        `first_push` (n,) is what pulls at the start, up to a factor.
+        """
+        values, axes = _spectrum(data.x)
         longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
         top = float(values[0])
         bound = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
-        share = torch.full((len(data),), 1.0 / len(data), dtype=torch.float64)
-        label = data.y.to(x.dtype)
-        kink_width = kink_widths(data.x, p, tolerance)
-        return cls(frame, x, rest_products, label, share, p, max(bound, 1e-300), kink_width), place
+        frame, place = SubspaceFrame.of(directions, axes[:0])
+        nothing = cls(
+            frame,
+            samples=data.x,
+            axes=axes[: int((values > _RANK_SHARE * top).sum())],
+            most_off=OFF_SUBSPACE_TOLERANCES * tolerance,
+            x=data.x[:0],
+            rest_products=None,
+            label=data.y.to(data.x.dtype),
+            share=torch.full((len(data),), 1.0 / len(data), dtype=torch.float64),
+            p=p,
+            growth_rate_bound=max(bound, 1e-300),
+            kink_width=kink_widths(data.x, p, KINK_TOLERANCES * tolerance),
+        )
+        if data.x.numel() * len(directions) <= _CHEAP_PRODUCTS:
+            return nothing.widened(place, len(nothing.axes))
+        off = nothing.off_shares(directions, torch.zeros_like(directions[:, 0]), first_push)
+        return nothing.widened(place, nothing.dimensions_for(off))
+
+    def off_shares(self, directions: Tensor, contribution: Tensor, push: Tensor) -> Tensor:
+        """Which share of what a push (n,) is to neurons lies off the first 1, 2, ... axes, (rank,).
+
+        Looked at are gradients of neurons at `directions` (h, dim): of the heaviest ones by their
+        `contribution` (h,), of which the worst counts, and of some of all, of which most count.
+        """
+        if self.dimensions == len(self.axes):
+            return self.label.new_zeros(len(self.axes))
+        spaced = torch.arange(0, len(directions), max(1, len(directions) // _PROBE_NEURONS))
+        most = self._off_shares(directions[spaced], push).quantile(1.0 - _LEFT_OFF_NEURONS, dim=0)
+        order = torch.argsort(contribution.abs(), descending=True)[:_PROBE_NEURONS]
+        mass = contribution.abs()[order]
+        heavy = order[mass.cumsum(0) - mass < _HEAVY_SHARE * mass.sum()]
+        if len(heavy) == 0:
+            return most
+        return torch.maximum(most, self._off_shares(directions[heavy], push).amax(0))
+
+    def dimensions_for(self, off_shares: Tensor) -> int:
+        """The fewest axes, and no fewer than now, off which no more lies than may."""
+        enough = torch.nonzero(off_shares <= self.most_off)
+        needed = max(int(enough[0]) + 1 if len(enough) else len(off_shares), self.dimensions)
+        return needed if 2 * needed < self.samples.shape[1] else len(self.axes)
+
+    def _off_shares(self, directions: Tensor, push: Tensor) -> Tensor:
+        """Which share of each gradient lies off the first axes and the neuron's own rest.
+
+        (h, rank), for neurons at `directions` (h, dim). With a_r the gradient's and z_r the
+        direction's first r coordinates, the part along the rest is (<G, u> - <a_r, z_r>)/beta_r.
+        """
+        s = self.samples @ directions.T.to(self.samples.dtype)
+        _, slope = relu_power_with_slope(s, self.p)
+        weight = slope * push.to(s.dtype)[:, None]
+        pull = (weight.T @ self.samples).double()
+        a, z = pull @ self.axes.T, directions @ self.axes.T
+        radial = (pull * directions).sum(1, keepdim=True)
+        beta = (1.0 - z.square().cumsum(1)).clamp(min=1e-18).sqrt()
+        rest = (radial - (a * z).cumsum(1)) / beta
+        whole = pull.square().sum(1, keepdim=True)
+        off = whole - a.square().cumsum(1) - torch.where(beta > 1e-6, rest, 0.0).square()
+        return (off / whole.clamp(min=1e-300)).clamp(min=0.0).sqrt()
+
+    @property
+    def dimensions(self) -> int:
+        """How many of the axes the frame has."""
+        return len(self.frame.basis)
+
+    def widened(self, place: Tensor, dimensions: int) -> tuple[SampleField, Tensor]:
+        """The field in so many axes for the neurons at a `place`, and their places there."""
+        basis = self.axes[:dimensions]
+        frame, found = SubspaceFrame.of(unit_rows(self.frame.lift(place)), basis)
+        has_rests = bool((found[:, -1] > 0).any())
+        dtype = self.samples.dtype
+        rest_products = frame.rest.to(dtype) @ self.samples.T if has_rests else None
+        x = basis.to(dtype) @ self.samples.T
+        return replace(self, frame=frame, x=x, rest_products=rest_products), found
 
     def __len__(self) -> int:
         return len(self.label)
@@ -257,53 +338,27 @@ class SubsampledPull:
         return pull + self.correction[0][rows], growth + self.correction[1][rows]
 
 
-def kink_widths(x: Tensor, p: float, tolerance: float) -> Tensor | None:
-    """Half the width of the ramp that stands for the step of relu' at each point's kink, (n,).
+def kink_widths(x: Tensor, p: float, share: float) -> Tensor | None:
+    """The width of the ramp that stands for the step of relu' at each point's kink, (n,).
 
-    None unless p = 1. Where a neuron slides along the kink of a sample, the slope of that sample's
-    relu lies between 0 and 1, at the value that keeps the neuron there. A step has no such value,
-    and explicit steps jump to and fro about it; on a ramp that is `tolerance` times the sample's
-    length to each side they find it.
+    It is a share of the point's length; None unless p = 1. Where a neuron slides along the kink of
+    a sample, the slope of that sample's relu lies between 0 and 1, at the value that keeps the
+    neuron there. A step has no such value, and explicit steps jump to and fro about it; on a ramp
+    they find it. The ramp is on the active side alone: a sample to which a neuron is closed never
+    pulls it, however near its kink is, and once a neuron has grown from 1e-7 it is within a
+    millionth of the kink of every sample across which it does not move.
     """
-    return tolerance * torch.linalg.vector_norm(x, dim=1) if p == 1.0 else None
+    return share * torch.linalg.vector_norm(x, dim=1) if p == 1.0 else None
 
 
 def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tensor, Tensor]:
-    """relu(s)^p and its slope, with the kink rounded within `kink_width`, if there is one."""
+    """relu(s)^p and its slope, which for p = 1 rises to 1 within `kink_width`, if there is one."""
     if kink_width is None:
         return relu_power_with_slope(s, p)
-    # The slope is (s + width) / (2 width), cut to [0, 1]; its integral is the rounded relu.
-    place = torch.addcmul(s.new_tensor(0.5), s, 0.5 / kink_width.clamp(min=1e-30)).relu_()
-    slope = place.clamp(max=1.0)
-    return place.addcmul_(slope - 2.0, slope, value=0.5).mul_(2.0 * kink_width), slope
+    return torch.relu(s), (s / kink_width.clamp(min=1e-30)).clamp_(0.0, 1.0)
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues of the mean of x x^T, largest first, and the eigenvectors as rows."""
     values, vectors = torch.linalg.eigh((x.T @ x).double() / len(x))
     return values.flip(0).clamp(min=0.0), vectors.flip(1).T.contiguous()
-
-
-def _subspace(data: Dataset, p: float, directions: Tensor, vectors: Tensor, share: float) -> Tensor:
-    """The fewest leading eigenvectors that hold the first gradients up to a share, as rows.
-
-    Only the part of a gradient across u counts, and of it what the neuron's own rest does not hold:
-    with a_r the gradient's and z_r the direction's first r coordinates, the part along the rest is
-    (<G, u> - <a_r, z_r>)/beta_r.
-    """
-    probes = directions[:: max(1, len(directions) // _PROBE_NEURONS)][:_PROBE_NEURONS]
-    s = data.x @ probes.T.to(data.x.dtype)
-    _, slope = relu_power_with_slope(s, p)
-    pull = ((slope * data.y.to(s.dtype)[:, None]).T @ data.x).double()
-    a, z = pull @ vectors.T, probes @ vectors.T
-    radial = (a * z).sum(1, keepdim=True)
-    beta = (1.0 - z.square().cumsum(1)).clamp(min=1e-18).sqrt()
-    rest = (radial - (a * z).cumsum(1)) / beta
-    whole = (pull * pull).sum(1, keepdim=True)
-    off = whole - a.square().cumsum(1) - torch.where(beta > 1e-6, rest, 0.0).square()
-    turning = (whole - radial**2).clamp(min=1e-300)
-    moving = turning[:, 0] > 0
-    worst = (off / turning)[moving].clamp(min=0.0).quantile(0.9, dim=0).sqrt()
-    enough = torch.nonzero(worst <= share)
-    r = int(enough[0]) + 1 if len(enough) else data.dim
-    return vectors[: r if 2 * r < data.dim else data.dim]

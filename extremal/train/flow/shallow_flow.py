@@ -40,6 +40,8 @@ from extremal.train.losses import Loss, trainable
 _BLOCK_ENTRIES = 1 << 19
 # A step may be wrong by this share of the tolerance: errors add up while neurons grow.
 _STEP_SHARE = 0.5
+# The slope of relu rises to 1 within so many tolerances of a sample's length, for p = 1.
+_KINK_TOLERANCES = 2.0
 # Where ||V|| is below this share of ||w||, its direction is left as the step has found it.
 _LEAST_PROJECTED_RATIO = 0.5
 
@@ -69,7 +71,7 @@ class ShallowFlow(Flow):
         live = torch.nonzero(x.any(0)).squeeze(1)
         self.live: Tensor | slice = live if len(live) < x.shape[1] else slice(None)
         self.x = x[:, self.live].contiguous()
-        self.kink_width = kink_widths(self.x, net.p, tolerance)
+        self.kink_width = kink_widths(self.x, net.p, _KINK_TOLERANCES * tolerance)
         start = self._read(net)
         self.votes = torch.exp(start[1])[:, None] * start[3]  # (h, C), as they were at the start
         self.hidden_bias = torch.exp(start[1]) * start[2]  # (h,), likewise

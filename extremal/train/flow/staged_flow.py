@@ -17,20 +17,22 @@ import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models import PReLUNet
+from extremal.models import PReLUNet, relu_power
 from extremal.train.flow.alignment_stage import AlignmentStage
 from extremal.train.flow.cluster_field import ClusterField
 from extremal.train.flow.driver import FITTING_LOSS_SHARE, Flow
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, from_polar, to_polar
 from extremal.train.flow.sample_field import SampleField
-from extremal.train.losses import Loss
+from extremal.train.losses import Loss, negative_slopes
 
 # So many products of neurons and samples are formed in float64, more in the samples' own dtype:
 # where outputs are differences of far larger numbers, neurons multiply what float32 rounds.
 _MOST_EXACT_PRODUCTS = 1_000_000
 # The share of the tolerance that alignment may err by where products are so few that it is cheap.
 _CHEAP_ALIGNMENT_TOLERANCE_SHARE = 0.01
+# Outputs below this do not change what pulls at the start.
+_NEGLIGIBLE_OUTPUT = 1e-3
 # What a flow that goes on from a file adds to, or takes the larger of.
 _SUMMED_CHANGES = ("change", "bound")
 _LARGEST_CHANGES = ("residual", "missed")
@@ -64,7 +66,9 @@ class StagedFlow(Flow):
         if known:
             field, place = ClusterField.of(data, net.p, directions, tolerance)
         else:
-            field, place = SampleField.of(data, net.p, directions, tolerance)
+            outputs = _first_outputs(data, net.p, directions, angles.contribution(theta))
+            push = negative_slopes(loss, outputs, data.y.double())
+            field, place = SampleField.of(data, net.p, directions, tolerance, push)
         rate = float(len(data)) if loss.reduction == "sum" else 1.0
         system = NeuronSystem(field, angles, loss, rate)
         zero = theta.new_zeros(len(field.label))
@@ -82,7 +86,6 @@ class StagedFlow(Flow):
             counts=self.counts,
         )
         self.first_loss = self.plan.first_loss
-        self.subspace = place.shape[1] - 1
         self.stage: FlowStage = AlignmentStage(self.plan, (place, theta), time)
         self._earlier: dict[str, float] = {}
         self._tightened = False
@@ -106,9 +109,11 @@ class StagedFlow(Flow):
         """Go forward in time, not beyond `limit`, or on to the next stage."""
         following = self.stage.advance(limit)
         if following is not None:
-            if self.stage.ended_phase:
-                self.phases.setdefault(self.stage.ended_phase, self.time)
-            self.stage = following
+            ended_phase, self.stage = self.stage.ended_phase, following
+            if ended_phase:
+                self.phases.setdefault(ended_phase, self.time)
+            else:
+                following.advance(limit)
         if self.stage.interacts and not self._tightened and self._fits():
             self.phases.setdefault("fitting starts", self.time)
             self._tightened = True
@@ -135,7 +140,7 @@ class StagedFlow(Flow):
         return {
             "engine": "stages",
             "phases": self.phases,
-            "subspace": self.subspace,
+            "subspace": len(self.stage.plan.system.field.frame.basis),
             **self.stage.report(),
             **self._changes(),
         }
@@ -158,6 +163,15 @@ class StagedFlow(Flow):
         """Continue with what `memory` returned."""
         super().remember(memory)
         self._earlier = dict(memory)
+
+
+def _first_outputs(data: Dataset, p: float, directions: Tensor, contribution: Tensor) -> Tensor:
+    """f on the training data, (n,), of neurons at the start; zeros where a bound is negligible."""
+    bound = float(contribution.abs().sum() * torch.linalg.vector_norm(data.x, dim=1).max() ** p)
+    if bound < _NEGLIGIBLE_OUTPUT:
+        return torch.zeros(len(data), dtype=torch.float64)
+    power = relu_power(data.x @ directions.T.to(data.x.dtype), p)
+    return (power @ contribution.to(power.dtype)).double()
 
 
 def _larger(first: float, second: float) -> float:

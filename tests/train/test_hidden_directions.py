@@ -1,0 +1,75 @@
+"""Directions with little of the data, that matter once the rest is fitted, are learned as well."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from extremal.data import Dataset
+from extremal.models import Gaussian, PReLUNet
+from extremal.train import gradient_flow
+from extremal.train.flow import coupled_stage, sample_field
+
+
+def rare_group(count: int = 300, dim: int = 40) -> Dataset:
+    """Four clusters, and two samples, half as long, in a direction that no other has."""
+    generator = torch.Generator().manual_seed(0)
+    group = torch.randint(0, 4, (count,), generator=generator)
+    noise = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    x = torch.eye(dim, dtype=torch.float64)[group] + 0.02 / dim**0.5 * noise
+    y = torch.tensor([1, 1, -1, -1])[group]
+    x[:2], y[:2] = 0.0, 1
+    x[:2, -1] = 0.5
+    return Dataset(x, y)
+
+
+def unequal_units(count: int = 200, dim: int = 20) -> Dataset:
+    """A coordinate that tells little is 30 times as large as the one that tells most."""
+    generator = torch.Generator().manual_seed(0)
+    y = 2 * torch.randint(0, 2, (count,), generator=generator) - 1
+    x = 0.3 * torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    x[:, 1] += 0.75 * y
+    x[:, 0] = 10.0 * (y + torch.randn(count, generator=generator))
+    return Dataset(x, y)
+
+
+def off(data: Dataset, p: float, **settings) -> tuple[float, dict]:
+    """How far the default flow is from the weights' own, over the largest |f|, and its info."""
+    outputs, infos = [], []
+    for tolerance in (None, 1e-5):
+        init, generator = Gaussian(1e-3), torch.Generator().manual_seed(0)
+        net = PReLUNet(data.dim, 20, p, init=init, dtype=torch.float64, generator=generator)
+        infos.append(gradient_flow(net, data, tolerance=tolerance, **settings).info)
+        outputs.append(net(data.x).detach())
+    return float((outputs[0] - outputs[1]).abs().max() / outputs[1].abs().max()), infos[0]
+
+
+@pytest.mark.parametrize("last_stage", [False, True])
+def test_a_subspace_grows_to_what_is_left_to_pull(last_stage, monkeypatch):
+    monkeypatch.setattr(sample_field, "_CHEAP_PRODUCTS", 0)
+    if last_stage:
+        monkeypatch.setattr(coupled_stage, "_FEW_PRODUCTS", 0)
+    found, info = off(rare_group(), 2.0, until=8000.0)
+    assert found < 1e-3
+    assert info["subspace"] < 20
+    assert info["residual"] > 0.01  # what was seen off the subspace before it grew
+
+
+def test_without_that_the_rare_group_is_never_learned(monkeypatch):
+    monkeypatch.setattr(sample_field, "_CHEAP_PRODUCTS", 0)
+    monkeypatch.setattr(coupled_stage.CoupledStage, "_widen", lambda *_: False)
+    found, _ = off(rare_group(), 2.0, until=8000.0)
+    assert found > 0.1
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0])
+def test_units_may_be_unequal(p):
+    found, info = off(unequal_units(), p, until=3.0, loss="logistic")
+    assert found < 1e-3
+    assert info["subspace"] == 20  # where it is cheap, all directions
+
+
+def test_a_sample_to_which_a_neuron_is_closed_never_pulls_it():
+    """After alignment nearly all neurons are within a thousandth of the rare samples' kink."""
+    found, _ = off(rare_group(), 1.0, until=8000.0)
+    assert found < 3e-3
