@@ -24,13 +24,15 @@ from extremal.models import TwoLayerForm, as_two_layer_form
 Rival = Callable[[Problem, str, Tensor], Tensor]
 
 AUTOATTACK_QUERIES = 1000
-SCIP_SECONDS = 20.0
-SCIP_LENGTHENING = 1.00001
-SCIP_NEURONS = 20
 AUTOATTACK_POINTS = 8
-RAYS = 4000
-SHARES_OF_A_RAY = 24
+SCIP_SECONDS = 20.0
+SCIP_NEURONS = 20
+SCIP_LENGTHENING = 1.00001
+# The search tries so many shares of so many rays, then so many neighbours of the best in so many
+# rounds: 10^5 trials.
+RAYS, SHARES_OF_A_RAY = 4000, 24
 ROUNDS, NEIGHBOURS = 40, 100
+# SLSQP starts from so many of the best rays, the best data of other classes, and the nearest ones.
 DESCENTS = {"random": 12, "data": 4}
 # A solution is made longer by the first of these factors that breaks the point.
 LENGTHENINGS = (1.0, 1.0 + 1e-8, 1.0 + 1e-6, 1.0 + 1e-5, 1.0 + 1e-4)

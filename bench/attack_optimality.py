@@ -28,6 +28,7 @@ SETTINGS: dict[str, Any] = {
 }
 # A rival's perturbation may be longer than its norm by this share, which is of rounding.
 ROUNDING_SHARE = 1e-7
+# Shares of points are counted whose radius is at most so many times the reference.
 LIMITS = (1.001, 1.01, 1.1, 2.0)
 Case = RandomCase | TableCase
 
@@ -106,7 +107,20 @@ def summary(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
             groups.setdefault(group, []).extend(case["ratio"])
             seconds[group] = seconds.get(group, 0.0) + case["seconds"]
     figures = {group: _shares(ratios, seconds[group]) for group, ratios in groups.items()}
-    return {"bench": "attack_optimality", "ratios": {}, "figures": figures, "settings": SETTINGS}
+    ratios = {
+        f"share of points within {limit:g}, {group.removesuffix(', all')}": shares[
+            f"within {limit:g}"
+        ]
+        for group, shares in figures.items()
+        if group.endswith(", all")
+        for limit in LIMITS
+    }
+    return {
+        "bench": "attack_optimality",
+        "ratios": ratios,
+        "figures": figures,
+        "settings": SETTINGS,
+    }
 
 
 def _groups(name: str) -> list[str]:
