@@ -72,6 +72,8 @@ THIRD_SEARCH_RADIUS_SHARE = 0.997
 # Networks of at most this many neurons, in so many coordinates that no convex problems are solved,
 # are searched from more starts, since each costs little.
 MOST_NEURONS_OF_EXTRA_SEARCHES = 64
+# At a given radius so many points are searched for their smallest perturbations at first.
+FIRST_POINTS_WITHIN = 16
 # So many full linear steps are made from each start toward opposing neurons.
 SHORT_DIRECTED_STEPS = 2
 # The first radius at which points are attacked of which nothing was found, as a share of the
@@ -154,11 +156,26 @@ def shortest_within(
     batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
-    """The perturbations of `shortest` that lie within the ball."""
-    given: dict[str, Any] = {"batch": batch, "progress": progress}
-    found = shortest(net, x, y, norm=ball.norm, box=ball.box, **given)
-    near = (found.radius <= ball.radii(x)).unsqueeze(1)
-    return verified(net, x, y, torch.where(near, found.x_adv, x), ball, "shortest")
+    """The perturbations of `shortest` that lie within the ball.
+
+    Of many points a few are searched first, and the others only if one of those is broken.
+    """
+    given: dict[str, Any] = {"norm": ball.norm, "box": ball.box, "batch": batch}
+    count, radii, x_adv = len(x), ball.radii(x), x.clone()
+    first = torch.linspace(0, count - 1, min(count, FIRST_POINTS_WITHIN)).round().long()
+    others = torch.ones(count, dtype=torch.bool)
+    others[first] = False
+    with Bar("shortest", count, progress) as bar:
+        for rows in (first, others.nonzero().squeeze(1)):
+            if len(rows) == 0:
+                break
+            found = shortest(net, x[rows], y[rows], **given)
+            near = found.radius <= radii[rows]
+            x_adv[rows[near.to(rows.device)]] = found.x_adv[near]
+            if not bool(near.any()):
+                break
+        bar.done(count)
+    return verified(net, x, y, x_adv, ball, "shortest")
 
 
 def _searched(
