@@ -150,12 +150,13 @@ def run(
     """Attack each point of x (n, dim) within `radius` and keep the worst that is found.
 
     Against a `PReLUNet` (or a `Grouped` one): full linear steps with neuron-directed starts, where
-    neurons and coordinates are few the smallest perturbations of `shortest` as well, and where the
-    data's `mixture` is given the closed-form directions (with `group`, the subclasses, both
-    families; without it d_0 alone). Against any other network: PGD from zero and from a random
-    start, APGD on the margin, APGD toward each likely class on the scale-invariant loss, and a
-    random search without gradients. An attack meets only the points that the ones before it left
-    standing. Every result is verified in float64, and says which attack found it.
+    neurons and coordinates are few the smallest perturbations of `shortest` as well (of 16 points
+    first, and of the others if one of those is broken), and where the data's `mixture` is given the
+    closed-form directions (with `group`, the subclasses, both families; without it d_0 alone).
+    Against any other network: PGD from zero and from a random start, APGD on the margin, APGD
+    toward each likely class on the scale-invariant loss, and a random search without gradients. An
+    attack meets only the points that the ones before it left standing. Every result is verified in
+    float64, and says which attack found it.
 
     Progress counts points and attacks.
 
