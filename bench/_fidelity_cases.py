@@ -48,6 +48,7 @@ class Case:
     until: float = 16_000.0  # flow time
     tolerance: float = 1e-3  # of the flow that is judged; 1e-3 is the default
     against: float = 1e-5  # the tolerance of the reference
+    against_step: float = 0.0  # if above 0, the reference is gradient descent in such steps instead
     sgd: bool = False  # whether small steps of SGD are held against it as well
 
     @property
@@ -195,8 +196,9 @@ def _digits() -> list[Case]:
 def _blobs() -> list[Case]:
     """Two blobs that overlap.
 
-    With p = 1 in 50 dimensions the reference itself is not sharp under "exp": the weights' own
-    flows at 1e-5 and 1e-6 differ by 1.4 % there, so that a failure of this case says little.
+    With p = 1 in 50 dimensions neurons slide along many kinks at once. Under "exp" the weights' own
+    flows at 1e-5 and 1e-6 are off by 4 and 3 % there, beside gradient descent in steps of .01 and
+    .0025, which agree to 1e-4: descent is the reference.
     """
     return [
         Case(
@@ -209,6 +211,7 @@ def _blobs() -> list[Case]:
             loss=loss,
             width=width,
             until=until,
+            against_step=0.01 if (dim, p, loss) == (50, 1.0, "exp") else 0.0,
         )
         for (dim, spread, until), (p, width), loss in product(
             ((2, 0.8, 300.0), (2, 0.8, 1000.0), (50, 3.0, 300.0)),

@@ -4,7 +4,8 @@ Each case of `bench/_fidelity_cases.py` is followed at the tolerance to judge, 1
 so, and at that of its reference, from the same start. References at 1e-5 follow the weights
 themselves in float64 (`flow/weight_flow.py`), which shares no stage, subspace, sample or dropped
 neuron with the flow that is judged. Where that costs too much the reference is the staged flow at
-1e-4. Each case says which one it has.
+1e-4, and in one case, where neurons slide along many kinks, gradient descent in small steps. Each
+case says which one it has.
 
 Compared are f on the data, the loss and the dominant directions, by the rule of
 `gradient_flow(..., verify=True)`: the heaviest neurons that carry 99 % of all contributions each
@@ -63,7 +64,7 @@ _LEAST_STAGED_TOLERANCE = 1e-4
 # More than the default: the weights' own flow at 1e-5 takes many steps over kinks.
 _MOST_STEPS = 1_000_000
 # What a case says of its reference and row alone does not change the runs that it needs.
-_NOT_OF_THE_RUN = ("group", "tolerance", "against", "sgd")
+_NOT_OF_THE_RUN = ("group", "tolerance", "against", "against_step", "sgd")
 # Numbers that a flow in stages says of itself.
 _SAID = ("missed", "change", "residual", "subspace", "neurons_left", "directions_left")
 
@@ -104,7 +105,7 @@ def _told(case: Case, found: dict[str, Any]) -> dict[str, Any]:
 def judged(case: Case, folder: Path) -> dict[str, Any]:
     """A case's flow beside its reference, and beside SGD where it is asked for."""
     torch.set_num_threads(SETTINGS["threads"])
-    flow, reference = (_flow(case, each, folder) for each in (case.tolerance, case.against))
+    flow, reference = _flow(case, case.tolerance, folder), _reference(case, folder)
     found, _ = _compared(case, flow, reference, case.against)
     fails = _fails(found, SETTINGS["most output change"])
     runs = {"flow": flow, "reference": reference}
@@ -159,6 +160,24 @@ def _flow(case: Case, tolerance: float, folder: Path) -> Run:
 
     staged = tolerance >= _LEAST_STAGED_TOLERANCE
     return _kept(case, f"flow at {tolerance:g}", _flow_sources(staged), run, folder)
+
+
+def _reference(case: Case, folder: Path) -> Run:
+    """What a case is held against."""
+    return _descent(case, folder) if case.against_step else _flow(case, case.against, folder)
+
+
+def _descent(case: Case, folder: Path) -> Run:
+    """Gradient descent from the same start for the same flow time, in float64."""
+
+    def run(net: models.PReLUNet) -> dict[str, Any]:
+        steps = round(case.until / case.against_step)
+        points = case.points().to(torch.float64)
+        train.gd(net, points, loss=case.loss, lr=case.against_step, steps=steps)
+        return {"engine": "descent", "steps": steps}
+
+    how = f"descent in steps of {case.against_step:g}"
+    return _kept(case, how, _hash(_ROOT / "extremal/train/gradient_descent.py"), run, folder)
 
 
 def _sgd(case: Case, folder: Path) -> Run:

@@ -140,8 +140,8 @@ def test_a_case_of_the_flow_is_judged_once_and_kept(tmp_path, monkeypatch):
 
 
 def test_a_flow_that_ends_elsewhere_fails_and_a_finer_one_warns(tmp_path):
-    given = {"dim": 5, "positive": 2, "negative": 1, "n": 100, "width": 8, "p": 4.0}
-    case = Case("rough", **given, until=60.0, tolerance=0.1)
+    given = {"dim": 5, "positive": 2, "negative": 1, "n": 100, "width": 8, "p": 1.0}
+    case = Case("rough", **given, until=60.0, tolerance=0.1, seed=2)
     found = flow_fidelity.judged(case, tmp_path)
     assert found["fails"]
     assert found["warned"] is True
