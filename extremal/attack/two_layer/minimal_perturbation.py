@@ -169,13 +169,19 @@ def shortest_within(
         for rows in (first, others.nonzero().squeeze(1)):
             if len(rows) == 0:
                 break
-            found = shortest(net, x[rows], y[rows], **given)
+            before = 0 if rows is first else len(first)
+            found = shortest(net, x[rows], y[rows], progress=_after(bar, before), **given)
             near = found.radius <= radii[rows]
             x_adv[rows[near.to(rows.device)]] = found.x_adv[near]
             if not bool(near.any()):
                 break
         bar.done(count)
     return verified(net, x, y, x_adv, ball, "shortest")
+
+
+def _after(bar: Bar, before: int) -> Progress:
+    """What a search tells of its points, after the `before` that others have done."""
+    return lambda what, done, _: bar.done(before + done)
 
 
 def _searched(
