@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Self
 
@@ -26,6 +27,16 @@ SHARED_BY_ROWS = {"shared": True}
 def norm_ratio(own: str, asked: str, dim: int) -> float:
     """The largest ||z||_own / ||z||_asked: radii in `own` over it are radii in `asked`."""
     return float(dim) ** max(0.0, 1.0 / NORM_ORDERS[own] - 1.0 / NORM_ORDERS[asked])
+
+
+def rounding_share(count: float, dtype: torch.dtype) -> float:
+    """By what share `count` roundings may change a result: count u / (1 - count u), u = eps / 2.
+
+    The usual bound for sums of so many terms in whatever order (Higham 2002, Lemma 3.1); infinite
+    where it says nothing, from count u = 1/2 on.
+    """
+    part = 0.5 * torch.finfo(dtype).eps * count
+    return part / (1.0 - part) if part < 0.5 else math.inf
 
 
 def unit_rows(rows: Tensor) -> Tensor:

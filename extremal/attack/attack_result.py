@@ -16,7 +16,7 @@ from extremal import _check
 from extremal._progress import Bar
 from extremal._tensors import RowRecord, batches
 from extremal.attack.ball import Ball
-from extremal.models import float64_copy, input_dim, margin
+from extremal.models import input_dim, margin_range
 
 # A norm may exceed the radius by this share of it, since searches in float32 may leave points
 # outside by their rounding. The attacks here do not.
@@ -38,8 +38,9 @@ def verified(
 
     Recomputed from the points and a float64 copy of the network in evaluation mode: finite entries;
     norms of at most radius (1 + 1e-5); the box exactly, its ends rounded to the points' dtype;
-    broken where the margin is <= 0. A point out of bounds raises an AttackViolation that names the
-    attack and the worst excess. Where x itself is misclassified the result is x with radius 0.
+    broken where no rounding can make the margin positive (`models.margin_range`). A point out of
+    bounds raises an AttackViolation that names the attack and the worst excess. Where x itself is
+    not certain to be classified correctly the result is x with radius 0.
 
     Arguments:
 
@@ -57,17 +58,16 @@ def verified(
     x_adv = x_adv.detach()
     ball.bounds(x)
     sizes = norms_within(x, x_adv, ball, name)
-    twin = float64_copy(net)
-    clean = _margins(twin, x, y)
-    _check.require(not bool(clean.isnan().any()), "net(x)", "not be NaN", "NaN")
-    wrong = clean <= 0
-    value = torch.where(wrong, clean, _margins(twin, x_adv, y))
-    _refuse(value.isnan(), name, "led to a NaN margin")
-    success = value <= 0
+    clean = margin_range(net, x, y)
+    _check.require(not bool(clean.margin.isnan().any()), "net(x)", "not be NaN", "NaN")
+    wrong = ~clean.right
+    found = clean.where(wrong, margin_range(net, x_adv, y))
+    _refuse(found.margin.isnan(), name, "led to a NaN margin")
+    success = wrong | found.broken
     sizes = torch.where(wrong, 0.0, torch.where(success, sizes, torch.inf))
-    found = torch.where(wrong, 0, torch.where(success, 1, -1))
+    place = torch.where(wrong, 0, torch.where(success, 1, -1))
     x_adv = torch.where(wrong.unsqueeze(1), x, x_adv)
-    return AttackResult(x_adv, success, sizes, value, (CLEAN_NAME, name), found)
+    return AttackResult(x_adv, success, sizes, found.margin, (CLEAN_NAME, name), place)
 
 
 def check_points(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
@@ -121,12 +121,6 @@ def attack_in_batches(
     if smallest:
         ball = replace(ball, radius=ball.norms(x_adv.double() - x.double()))
     return verified(net, x, y, x_adv, ball, name)
-
-
-def _margins(twin: nn.Module, points: Tensor, y: Tensor) -> Tensor:
-    rows = batches(len(points), ATTACK_BATCH_POINTS)
-    with torch.no_grad():
-        return torch.cat([margin(twin, points[at].double(), y[at]) for at in rows])
 
 
 def norms_within(x: Tensor, x_adv: Tensor, ball: Ball, name: str) -> Tensor:

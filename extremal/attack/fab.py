@@ -25,7 +25,7 @@ from extremal.attack.objectives import likely_targets, objective_gradient
 from extremal.attack.projection import norms
 from extremal.attack.surrogate import surrogate_network
 from extremal.data import Box
-from extremal.models import float64_copy, margin
+from extremal.models import MarginJudge, margin, margin_judge
 
 # The first steps go this share beyond the linearised boundary: eta - 1 of the paper.
 _FIRST_OVERSHOOT = 0.05
@@ -92,7 +92,11 @@ def just_broken(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball)
     A search in float32 ends so near the boundary that float64 may put it on the other side. Where
     even 1 % does not help, `delta` is left as it is.
     """
-    judge, share = float64_copy(net), torch.zeros_like(delta[:, 0])
+    return _just_broken(margin_judge(net), x, y, delta, ball)
+
+
+def _just_broken(judge: MarginJudge, x: Tensor, y: Tensor, delta: Tensor, ball: Ball) -> Tensor:
+    share = torch.zeros_like(delta[:, 0])
     for longer in _FLOAT64_LENGTHENING_FACTORS:
         trial = torch.where(share > 0, share, longer)
         share = torch.where(_broken(judge, x, y, trial, delta, ball), trial, 0.0)
@@ -100,10 +104,10 @@ def just_broken(net: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball)
 
 
 def bisected_to_boundary(
-    judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
+    judge: MarginJudge, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
 ) -> Tensor:
     """Perturbations shorter than delta, broken in float64 and as short as bisection finds."""
-    delta = just_broken(judge, x, y, delta, ball)
+    delta = _just_broken(judge, x, y, delta, ball)
     high = torch.ones_like(delta[:, 0])
     low = torch.where(_broken(judge, x, y, high, delta, ball), 0.0, high)
     for _ in range(_HALVINGS_TOWARD_X):
@@ -114,11 +118,9 @@ def bisected_to_boundary(
 
 
 def _broken(
-    judge: nn.Module, x: Tensor, y: Tensor, share: Tensor, delta: Tensor, ball: Ball
+    judge: MarginJudge, x: Tensor, y: Tensor, share: Tensor, delta: Tensor, ball: Ball
 ) -> Tensor:
-    point = ball.rounded_points(share.unsqueeze(1) * delta, x)
-    with torch.no_grad():
-        return margin(judge, point.double(), y) <= 0
+    return judge(ball.rounded_points(share.unsqueeze(1) * delta, x), y).broken
 
 
 def boundary(
@@ -175,7 +177,7 @@ def boundary(
     ball = Ball(norm, _farthest_norm(x, norm, farthest), box)
     ball.bounds(x)
     known = _check_start(start, x, ball)
-    twin, judge = surrogate_network(net, x), float64_copy(net)
+    twin, judge = surrogate_network(net, x), margin_judge(net)
 
     def search(rows: slice) -> Tensor:
         part, labels = x[rows], y[rows]
@@ -195,12 +197,12 @@ def boundary(
 
 
 def _start_of_search(
-    judge: nn.Module, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
+    judge: MarginJudge, x: Tensor, y: Tensor, delta: Tensor, ball: Ball
 ) -> BestPerturbations:
     """The perturbations to begin with, whose sizes are known where they break their points."""
-    with torch.no_grad():
-        value = margin(judge, (x + delta).double(), y).to(x.dtype)
-    size = torch.where(value <= 0, ball.norms(delta), torch.inf)
+    found = judge(x + delta, y)
+    value = found.margin.to(x.dtype)
+    size = torch.where(found.broken, ball.norms(delta), torch.inf)
     return BestPerturbations(delta, size, value, torch.zeros_like(value))
 
 

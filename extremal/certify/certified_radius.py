@@ -6,7 +6,6 @@ linear layers and activations are known, there is a floor: the margin over a Lip
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -28,7 +27,19 @@ from extremal.certify.reduced_networks import (
     reduced_versions,
 )
 from extremal.data import Box
-from extremal.models import KnowsRadii, float64_copy, is_shallow, margin
+from extremal.models import (
+    KnowsRadii,
+    chain_lipschitz,
+    chain_rounding,
+    check_chain,
+    is_chain,
+    is_shallow,
+    margin_range,
+    network_name,
+    recognised,
+    run_dtype,
+    shallow_rounding,
+)
 
 EFFORTS = ("fast", "tight")
 """How hard a certificate may try."""
@@ -36,21 +47,6 @@ CERTIFY_BATCH_POINTS = 256
 """Points that are certified at a time, unless a caller says otherwise."""
 # Where neurons are few, a batch may hold up to this many times more points.
 MOST_BATCH_GROWTH = 4
-# The largest slope of each activation; GELU's is at sqrt(2).
-ACTIVATION_SLOPES: dict[type[nn.Module], float] = {
-    nn.ReLU: 1.0,
-    nn.LeakyReLU: 1.0,
-    nn.Tanh: 1.0,
-    nn.Sigmoid: 0.25,
-    nn.ELU: 1.0,
-    nn.Softplus: 1.0,
-    nn.GELU: 1.1290,
-    nn.SiLU: 1.0999,
-    nn.Identity: 1.0,
-    nn.Flatten: 1.0,
-    nn.Dropout: 1.0,
-}
-
 # Rows (m,) of the points, radii (m,) that hold there, and the name of the bound that gave them.
 Bounds = tuple[Tensor, Tensor, str]
 
@@ -61,7 +57,8 @@ class Certificate:
 
     0 where a point is misclassified. `boxed` says whether the box was used: a certificate that
     ignores it holds within the box, too. `methods` names the bounds, and `method` (n,) which of
-    them gave each radius, -1 where none did.
+    them gave each radius, -1 where none did. `network` is the kind of network, and what it was read
+    as.
     """
 
     radius: Tensor  # (n,) float64
@@ -69,6 +66,7 @@ class Certificate:
     boxed: bool
     methods: tuple[str, ...]
     method: Tensor  # (n,) int64
+    network: str = ""  # such as "PReLUNet", or "Sequential, read as a PReLUNet"
 
 
 def can_certify(net: nn.Module) -> bool:
@@ -79,7 +77,7 @@ def can_certify(net: nn.Module) -> bool:
     - `net`: any `nn.Module`. True for a `PReLUNet`, a `Grouped` one, a `KnowsRadii` network, and
       for a chain of linear layers and known activations.
     """
-    return is_shallow(net) or isinstance(net, KnowsRadii) or _is_chain(net)
+    return is_shallow(recognised(net)) or isinstance(net, KnowsRadii) or is_chain(net)
 
 
 def radius(
@@ -143,7 +141,9 @@ def certificate(
     ("fast"), and parabolas that start from the smallest attack ("tight"); the box is ignored. l1
     and linf: linear bounds within the box; "tight" also takes what the l2 ball around theirs gives.
     A `KnowsRadii` network: the radii that its construction proves. Any other that is a chain of
-    linear layers and known activations: its Lipschitz constant. Deterministic.
+    linear layers and known activations: its Lipschitz constant. An nn.Sequential of Linear, ReLU,
+    Linear is read as the `PReLUNet` that computes the same, and the result says so. All of them in
+    evaluation mode. Deterministic.
 
     Arguments:
 
@@ -162,6 +162,8 @@ def certificate(
     - `at`: a radius >= 0; the radii found are then as large as it where it holds, and may be
       smaller than the largest that hold. None for these.
     """
+    _check.module("net", net)
+    given, net = net, recognised(net)
     y, ball = _checked(net, x, y, norm, box, effort, attacked, batch)
     at = None if at is None else _check.number("at", at, minimum=0.0)
     bounds: Iterable[Bounds]
@@ -173,9 +175,7 @@ def certificate(
         tight = effort == "tight"
         bounds = _shallow_bounds(net, x, y, ball, attacked, tight, at, batch, progress)
     else:
-        bounds = [
-            (every, _lipschitz_radii(net, _margins(net, x, y), norm, x.shape[1]), "lipschitz")
-        ]
+        bounds = [(every, _lipschitz_radii(net, x, y, norm), "lipschitz")]
     best = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     method, names = torch.full_like(best, -1).long(), list[str]()
     for rows, radii, name in bounds:
@@ -185,7 +185,7 @@ def certificate(
         best[rows[better]] = radii[better]
         method[rows[better]] = names.index(name)
     boxed = shallow and norm != "l2" and box is not None
-    return Certificate(best, norm, boxed, tuple(names), method)
+    return Certificate(best, norm, boxed, tuple(names), method, network_name(given))
 
 
 def holds(
@@ -236,7 +236,7 @@ def holds(
         progress=progress,
         at=radius,
     )
-    return found.radius >= radius if radius > 0 else _margins(net, x, y) > 0
+    return found.radius >= radius if radius > 0 else _right_as_run(net, x, y)
 
 
 def _checked(
@@ -309,7 +309,8 @@ def _batch_bounds(
     if ball.norm != "l2":
         center = distance_to_zero_output(networks[-1].form, x, ball.norm)
         for network, some, slack in assigned_points(networks, x, y, center * root):
-            radii = boxed_radii(network.form, x[some], y[some], ball, slack)
+            rounding = network.rounding.near(x[some], ball.norm)
+            radii = boxed_radii(network.form, x[some], y[some], ball, slack, rounding)
             limit = torch.where(slack > 0, center[some], torch.inf)
             yield some, torch.minimum(radii, limit), "linear"
     if ball.norm == "l2" or tight:
@@ -320,72 +321,53 @@ def _batch_bounds(
             yield rows, radii / root, name
 
 
-def _margins(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    twin = float64_copy(net)
-    with torch.no_grad():
-        parts = [
-            margin(twin, x[at].double(), y[at]) for at in batches(len(x), CERTIFY_BATCH_POINTS)
-        ]
-    return torch.cat(parts)
+def _right_as_run(net: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Whether the network as it runs, in its own dtype, is certain to be right, (n,) bool."""
+    net = recognised(net)
+    found = margin_range(net, x, y)
+    if isinstance(net, KnowsRadii):
+        return found.right
+    if not is_shallow(net):
+        return found.lowest > chain_rounding(net, _lengths(x), run_dtype(net, x))
+    rounding = shallow_rounding(net, run_dtype(net, x))
+    own, zero = rounding.form.own(y), torch.zeros_like(found.lowest)
+    parts = [
+        rounding.near(x[at], prepared=True).outputs(zero[at])
+        for at in batches(len(x), CERTIFY_BATCH_POINTS)
+    ]
+    error = torch.cat(parts)
+    mine, other = (error.masked_fill(~some, 0.0).amax(1) for some in (own, ~own))
+    return found.lowest > mine + other
+
+
+def _lengths(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x.double(), dim=1)
 
 
 def _constructed_radii(net: nn.Module, x: Tensor, y: Tensor, norm: str, batch: int) -> Tensor:
     """What a construction proves, 0 where the network itself is wrong: no proof trusts itself."""
-    twin, right = float64_copy(net), _margins(net, x, y) > 0
-    assert isinstance(twin, KnowsRadii)
+    right = margin_range(net, x, y).right
+    assert isinstance(net, KnowsRadii)
+    held = (part.dtype for part in (*net.parameters(), *net.buffers()) if part.is_floating_point())
+    points = x.to(next(held, x.dtype))
     with torch.no_grad():
         parts = [
-            twin.proven_radii(x[at].double(), y[at], norm)  # type: ignore[arg-type]  # checked
+            net.proven_radii(points[at], y[at], norm)  # type: ignore[arg-type]  # checked
             for at in batches(len(x), batch)
         ]
-    return torch.where(right, torch.cat(parts), 0.0)
+    return torch.where(right, torch.cat(parts).double(), 0.0)
 
 
-def _lipschitz_radii(net: nn.Module, margins: Tensor, norm: str, dim: int) -> Tensor:
-    """Radii (n,) for margins (n,): margin / (sqrt(2) L), L the product of the layers' norms.
+def _lipschitz_radii(net: nn.Module, x: Tensor, y: Tensor, norm: str) -> Tensor:
+    """Radii (n,) of a chain: the margin that rounding leaves over the Lipschitz constant in l2.
 
-    Zero where a margin is not positive. L is the l2 Lipschitz constant of an nn.Sequential of
-    linear layers and known activations; two outputs differ by at most sqrt(2) L, one output by L. A
-    ball in linf of radius e lies in one of e sqrt(dim) in l2, a ball in l1 in one of e.
+    Zero where that is not positive. A ball in linf of radius e lies in one of e sqrt(dim) in l2, a
+    ball in l1 in one of e.
     """
-    layers = _layers(net)
-    strange = next((layer for layer in layers if not _is_known(layer)), net)
-    names = ", ".join(kind.__name__ for kind in ACTIVATION_SLOPES)
-    rule = f"be a PReLUNet, a Grouped one, or an nn.Sequential of Linear, {names}"
-    _check.require(_is_chain(net), "net", rule, type(strange).__name__)
-    outputs = [layer.out_features for layer in layers if isinstance(layer, nn.Linear)]
-    constant = 1.0 if outputs[-1] == 1 else math.sqrt(2.0)
-    for layer in layers:
-        constant *= _layer_lipschitz(layer)
-    radii = margins.clamp(min=0.0) / max(constant, 1e-300) * (1.0 - 1e-9)
-    return radii / math.sqrt(dim) if norm == "linf" else radii
-
-
-def _is_chain(net: nn.Module) -> bool:
-    """Whether a network is of linear layers, at least one, and known activations.
-
-    They may stand in an nn.Sequential, or in several within each other.
-    """
-    layers = _layers(net)
-    return all(map(_is_known, layers)) and any(type(layer) is nn.Linear for layer in layers)
-
-
-def _layers(net: nn.Module) -> list[nn.Module]:
-    """The layers in their order, without the nn.Sequentials around them."""
-    if isinstance(net, nn.Sequential) and type(net).forward is nn.Sequential.forward:
-        return [layer for part in net for layer in _layers(part)]
-    return [net]
-
-
-def _is_known(layer: nn.Module) -> bool:
-    return type(layer) is nn.Linear or type(layer) in ACTIVATION_SLOPES
-
-
-def _layer_lipschitz(layer: nn.Module) -> float:
-    if isinstance(layer, nn.Linear):
-        return float(torch.linalg.matrix_norm(layer.weight.detach().double(), 2))
-    if isinstance(layer, nn.LeakyReLU):
-        return max(1.0, abs(layer.negative_slope))
-    if isinstance(layer, nn.ELU):
-        return max(1.0, abs(layer.alpha))
-    return ACTIVATION_SLOPES[type(layer)]
+    check_chain(net)
+    constant = max(chain_lipschitz(net), 1e-300)
+    lowest = margin_range(net, x, y).lowest.clamp(min=0.0)
+    # What rounding costs is asked for in a ball that is no smaller than the one that is left.
+    lost = chain_rounding(net, _lengths(x) + lowest / constant, run_dtype(net, x))
+    radii = (lowest - lost).clamp(min=0.0) / constant * (1.0 - 1e-9)
+    return radii / x.shape[1] ** 0.5 if norm == "linf" else radii

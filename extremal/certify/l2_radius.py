@@ -26,7 +26,7 @@ from extremal.certify.reduced_networks import (
     distance_to_zero_output,
 )
 from extremal.certify.trust_region import ascend_dual, first_bound, holds_on_slices
-from extremal.models import relu_power
+from extremal.models import RoundingNear, relu_power
 
 # A bound on M must exceed this share of the sizes of all its terms, which rounding may hide.
 ROUNDING_SHARE = 1e-9
@@ -95,6 +95,7 @@ class L2Problem(RowRecord):
     own: Tensor  # (n,): the output to hold
     foreign: Tensor  # (n, C) bool
     slack: Tensor  # (n,): what another network's margin may be below this one's
+    rounding: RoundingNear  # of the network as it runs, around the points
     attack: Perturbation  # (n,): a perturbation that breaks each point, for directions
 
     def pairs(self, rows: Tensor, radius: Tensor) -> tuple[TargetPairs, Tensor, Tensor]:
@@ -105,7 +106,9 @@ class L2Problem(RowRecord):
         place, target = self.foreign[rows].nonzero(as_tuple=True)
         row = rows[place]
         pairs = self.points.pairs(row, self.own[row], target, radius[place])
-        return pairs, place, required_bound(pairs, self.slack[row])
+        error = self.rounding.take(rows).outputs(radius)
+        error = error[place, self.own[row]] + error[place, target]
+        return pairs, place, required_bound(pairs, self.slack[row]) + error
 
 
 def prepare_l2(
@@ -126,7 +129,7 @@ def prepare_l2(
     attack = Perturbation(step @ form.directions.T, (z * step).sum(1), (step * step).sum(1))
     size = torch.linalg.vector_norm(delta, dim=1)
     far = form.preparation.distance(x)
-    problem = L2Problem(points, own, ~mine, slack, attack)
+    problem = L2Problem(points, own, ~mine, slack, network.rounding.near(x), attack)
     if form.biased and bool((size == 0).any()):
         far = 2.0 * bisected_radii(problem, far, beyond=True)
     return problem, torch.where(size > 0, size, far.clamp(min=1e-12))

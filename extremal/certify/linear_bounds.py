@@ -21,7 +21,7 @@ from extremal.certify.l2_problem import (
     rounding_loss,
     squared_norm_range,
 )
-from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
+from extremal.models import RoundingNear, TwoLayerForm, relu_power, relu_power_with_slope
 
 # A bound must exceed this share of the sizes of all its terms, which rounding may hide.
 ROUNDING_SHARE = 1e-9
@@ -29,16 +29,19 @@ ROUNDING_SHARE = 1e-9
 FALL_SLACK_SHARE = 1e-6
 
 
-def boxed_radii(form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor) -> Tensor:
+def boxed_radii(
+    form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor, rounding: RoundingNear
+) -> Tensor:
     """Radii (n,) up to which linear bounds hold all foreign outputs off correctly classified x.
 
     relu^p lies above its tangents and below its chord on the values that ball and box leave to a
     neuron; the least value of the resulting line over ball and box is exact. Found by bisection;
-    `slack` (n,) is what another network's margin may be smaller by.
+    `slack` (n,) is what another network's margin may be smaller by, `rounding` that of the network
+    as it runs, around the points.
     """
     if form.offsets is not None and form.preparation.normalize > 0.0:
         return torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    problem = _box_problem(form, x.double(), y, ball, slack)
+    problem = _box_problem(form, x.double(), y, ball, slack, rounding)
     # Without biases f is 0 at the centre, and nothing holds beyond it.
     first = ball.norms(problem.z / problem.scale)
     return bisect_largest(problem.holds, first, beyond=form.biased)
@@ -66,14 +69,17 @@ class _BoxProblem:
     foreign: Tensor  # (n, C)
     ball: Ball
     slack: Tensor  # (n,)
+    rounding: RoundingNear
 
     def holds(self, radius: Tensor) -> Tensor:
         """Whether every foreign output is held off at radii (n,), bool."""
         ball = replace(self.ball, radius=radius)
         reachable = self._in_linf(ball) if self.ball.norm == "linf" else self._in_l1(ball)
         good = torch.ones(len(self.x), dtype=torch.bool, device=radius.device)
+        error = self.rounding.outputs(radius)
+        mine = error.gather(1, self.own.unsqueeze(1)).squeeze(1)
         for target in range(self.foreign.shape[1]):
-            holds = self._bound(reachable, ball, target) > 0
+            holds = self._bound(reachable, ball, target) > mine + error[:, target]
             good &= holds | ~self.foreign[:, target]
         return good
 
@@ -134,14 +140,14 @@ class _BoxProblem:
 
 
 def _box_problem(
-    form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor
+    form: TwoLayerForm, x: Tensor, y: Tensor, ball: Ball, slack: Tensor, rounding: RoundingNear
 ) -> _BoxProblem:
     z = form.preparation.scaled_offset(x)
     s = z @ form.directions.T
     s = s if form.offsets is None else s + form.offsets
     mine = form.own(y)
     own = form.outputs(x).masked_fill(~mine, -torch.inf).argmax(1)
-    return _BoxProblem(form, x, z, form.preparation.scale, s, own, ~mine, ball, slack)
+    return _BoxProblem(form, x, z, form.preparation.scale, s, own, ~mine, ball, slack, rounding)
 
 
 def linear_bound(pairs: TargetPairs, move: Perturbation) -> Tensor:

@@ -17,6 +17,12 @@ eta the largest eta_j, <d, u_j> is at most E = |d_T| + eta |d_R|, so that relu(<
 most (1 - m/E) relu(<d, u_j>), and B(z + d) at most (1 - m/E) (l |d_T| + l_R |d_R|), which is below
 l |d_T| + l_R |d_R| - m min(l, l_R/eta); or zero. So m min(l, l_R/eta) is added to A - B above, and
 rho is at most A / |v|.
+
+**Rounding** of the network as it runs costs at most (1 + k) (S + t P)^p - S^p, where every <z, u_j>
+is off by at most t and every term by a share k, with S = (sum m_j relu(<z, u_j>)^p)^(1/p) and
+P = (sum m_j)^(1/p) over all neurons, m_j their weights for both outputs: Minkowski's inequality.
+With h = (1 + k) (1 + t P / A)^p - 1 that is at most h S^p, since S >= A, and S^p is at most
+A^p + B^p + (sum m_j - sum |a_j|) ||z + d||^p. So B counts ((1 + h) / (1 - h))^(1/p) times.
 """
 
 from __future__ import annotations
@@ -27,7 +33,7 @@ import torch
 from torch import Tensor
 
 from extremal.certify.l2_problem import PointProducts
-from extremal.models import TwoLayerForm, relu_power, relu_power_with_slope
+from extremal.models import ShallowRounding, TwoLayerForm, relu_power, relu_power_with_slope
 
 # Sizes of T that are tried, besides the number of large eigenvalues.
 TOP_SIZES = (0, 1, 2, 4, 8, 16)
@@ -44,8 +50,8 @@ GAP_ROUNDING_SHARE = 1e-9
 class NeuronClusters:
     """A network's pairs of outputs, each prepared when a point first needs it."""
 
-    def __init__(self, form: TwoLayerForm, gram: Tensor) -> None:
-        self._form, self._gram = form, gram
+    def __init__(self, form: TwoLayerForm, gram: Tensor, rounding: ShallowRounding) -> None:
+        self._form, self._gram, self._rounding = form, gram, rounding
         self._pairs: dict[tuple[int, int], _OutputPair] = {}
 
     def radii(self, points: PointProducts, own: Tensor, foreign: Tensor, slack: Tensor) -> Tensor:
@@ -69,14 +75,17 @@ class NeuronClusters:
                 if float(form.constant[mine] - form.constant[target]) != 0.0:
                     result[rows] = 0.0
                     continue
-                radii = _pair_radii(points, self._pair(mine, target), rows, lost[rows])
+                radii = _pair_radii(
+                    points, self._pair(mine, target), rows, lost[rows], self._rounding
+                )
                 result[rows] = torch.minimum(result[rows], torch.minimum(radii, norm[rows]))
         return result / points.stretch
 
     def _pair(self, mine: int, target: int) -> _OutputPair:
         if (mine, target) not in self._pairs:
             a = self._form.weights[mine] - self._form.weights[target]
-            self._pairs[mine, target] = _output_pair(a, self._gram, self._form.p)
+            sizes = self._rounding.form.weights[[mine, target]].abs().sum()
+            self._pairs[mine, target] = _output_pair(a, self._gram, self._form.p, float(sizes))
         return self._pairs[mine, target]
 
 
@@ -86,6 +95,7 @@ class _OutputPair:
 
     a: Tensor  # (h,): own weights less the target's
     p: float
+    sizes: float  # sum m_j: the sizes of both outputs' weights, of the network itself
     splits: tuple[_Split, ...]
 
 
@@ -99,11 +109,11 @@ class _Split:
     gain_per_silence: float  # min(l, l_R/eta): what each unit of silence is worth
 
 
-def _output_pair(a: Tensor, gram: Tensor, p: float) -> _OutputPair:
+def _output_pair(a: Tensor, gram: Tensor, p: float, sizes: float) -> _OutputPair:
     """The pair of outputs whose difference has the weights a (h,)."""
     against = torch.nonzero(a < 0).squeeze(1)
     if len(against) == 0:
-        return _OutputPair(a, p, (_Split(torch.zeros_like(a)[:, None], 0.0, 0.0, 0.0),))
+        return _OutputPair(a, p, sizes, (_Split(torch.zeros_like(a)[:, None], 0.0, 0.0, 0.0),))
     c = -a[against]
     root = c.sqrt()
     inside = gram[against][:, against]
@@ -115,7 +125,7 @@ def _output_pair(a: Tensor, gram: Tensor, p: float) -> _OutputPair:
         scale = root[:, None] * vectors[:, :k] / values[:k].sqrt()
         basis = gram[:, against] @ scale  # <u_j, b_i> for each neuron and top eigenvector
         splits.append(_Split(basis, *_gains(c, values, k, basis[against], p)))
-    return _OutputPair(a, p, tuple(splits))
+    return _OutputPair(a, p, sizes, tuple(splits))
 
 
 def _gains(
@@ -137,7 +147,13 @@ def _gains(
     return (top, rest, min(top, alone)) if k else (0.0, rest, alone)
 
 
-def _pair_radii(points: PointProducts, pair: _OutputPair, rows: Tensor, slack: Tensor) -> Tensor:
+def _pair_radii(
+    points: PointProducts,
+    pair: _OutputPair,
+    rows: Tensor,
+    slack: Tensor,
+    rounding: ShallowRounding,
+) -> Tensor:
     """rho for the points at `rows`, the best over the splits; 0 where A <= B."""
     p, inner = pair.p, points.neuron_products[rows]
     power, slope = relu_power_with_slope(inner, p)
@@ -157,11 +173,43 @@ def _pair_radii(points: PointProducts, pair: _OutputPair, rows: Tensor, slack: T
         inside = torch.linalg.vector_norm(weight @ split.basis, dim=1)
         outside = (length**2 - inside**2).clamp(min=0.0)
         outside = (outside + SQUARE_ROUNDING_SHARE * length**2).sqrt()
-        fall = ((inside + split.top) ** 2 + (outside + split.rest) ** 2).sqrt().clamp(min=1e-300)
+        fall = _fall(inside, split.top, outside, split.rest)
         gain = split.gain_per_silence * silent
         # A - B >= k gives A^p - B^p >= k A^(p-1), and A is at least A_low on the ball.
-        low = (own_side - length * torch.minimum((gap + gain) / fall, gap / alone)).clamp(min=0.0)
-        lost = torch.where(slack > 0, slack / low.clamp(min=1e-300) ** (p - 1.0), 0.0)
-        found = torch.minimum((gap - lost + gain) / fall, (gap - lost) / alone)
-        best = torch.maximum(best, found)
+        far = torch.minimum((gap + gain) / fall, gap / alone).clamp(min=0.0)
+        low = (own_side - length * far).clamp(min=1e-300)
+        most = points.squared_norm[rows].sqrt() + far
+        louder, error = _rounding_of_pair(points, pair, slack, low, most, rounding)
+        left = gap - (louder - 1.0) * other_side - error / low ** (p - 1.0)
+        fall = _fall(inside, louder * split.top, outside, louder * split.rest)
+        found = torch.minimum((left + gain) / fall, left / alone)
+        best = torch.maximum(best, found.nan_to_num(nan=0.0))
     return best.clamp(min=0.0) * (1.0 - RADIUS_ROUNDING_SHARE)
+
+
+def _fall(inside: Tensor, top: Tensor | float, outside: Tensor, rest: Tensor | float) -> Tensor:
+    """How fast A - B falls at most with each unit of a perturbation, (m,)."""
+    return ((inside + top) ** 2 + (outside + rest) ** 2).sqrt().clamp(min=1e-300)
+
+
+def _rounding_of_pair(
+    points: PointProducts,
+    pair: _OutputPair,
+    slack: Tensor,
+    low: Tensor,
+    most: Tensor,
+    rounding: ShallowRounding,
+) -> tuple[Tensor, Tensor]:
+    """How much louder B counts for rounding, (m,), and what A^p - B^p must exceed besides, (m,).
+
+    In balls in which A is at least `low` (m,), and ||z + d|| at most `most` (m,).
+    """
+    p, unit = pair.p, most ** (pair.p * points.form.preparation.normalize)
+    shift, share, flushed = rounding.of_activations(most, unit)
+    h = (1.0 + share) * (1.0 + shift * pair.sizes ** (1.0 / p) / low) ** p - 1.0
+    known = h < 1.0
+    h = torch.where(known, h, 0.0)
+    left = max(pair.sizes - float(pair.a.abs().sum()), 0.0) * most**p
+    louder = ((1.0 + h) / (1.0 - h)) ** (1.0 / p)
+    error = (slack + h * (slack + left) + flushed) / (1.0 - h)
+    return louder, torch.where(known, error, torch.inf)

@@ -15,10 +15,12 @@ from extremal.certify.neuron_clusters import NeuronClusters
 from extremal.models import (
     PReLUNet,
     Reduction,
+    ShallowRounding,
     TwoLayerForm,
     as_two_layer_form,
     inner_network,
     reduced_networks,
+    shallow_rounding,
     with_readout_of,
 )
 
@@ -41,6 +43,7 @@ class ReducedNetwork:
     """A network's form, and by what it was reduced: None for the network itself."""
 
     form: TwoLayerForm
+    rounding: ShallowRounding  # of the network itself, as it runs
     reduction: Reduction | None = None
     outputs: int = 1  # how many outputs of the original a margin takes: 1 or 2
 
@@ -52,7 +55,7 @@ class ReducedNetwork:
     @cached_property
     def clusters(self) -> NeuronClusters:
         """Its pairs of outputs for the closed form."""
-        return NeuronClusters(self.form, self.gram)
+        return NeuronClusters(self.form, self.gram, self.rounding)
 
     def slack(self, reach: Tensor) -> Tensor:
         """By how much the original's margin may be smaller at inputs of l2 norm <= reach (n,)."""
@@ -80,8 +83,12 @@ def reduced_versions(net: nn.Module) -> tuple[ReducedNetwork, ...]:
                 smaller.pop()
             smaller.append(small)
     outputs = 1 if inner.outputs == 1 else 2
-    few = (ReducedNetwork(_form(with_readout_of(s, net)), s.reduction, outputs) for s in smaller)
-    return (*few, ReducedNetwork(_form(net)))
+    rounding = shallow_rounding(net, inner.neurons.dtype)
+    few = (
+        ReducedNetwork(_form(with_readout_of(small, net)), rounding, small.reduction, outputs)
+        for small in smaller
+    )
+    return (*few, ReducedNetwork(rounding.form, rounding))
 
 
 def assigned_points(

@@ -19,6 +19,7 @@ from extremal.evaluate.evaluation_task import EvaluationTask
 from extremal.evaluate.health_checks import HealthWarning, probed
 from extremal.evaluate.robustness import Robustness
 from extremal.evaluate.robustness_curve import checked_radii
+from extremal.models import network_name, recognised
 
 # Steps of attacks on networks that are not shallow, for each effort of the certificate.
 ATTACK_STEPS = {"tight": 100, "fast": 30}
@@ -43,11 +44,12 @@ def evaluate(
     `attack.minimal` for each point, then `attack.run` at each of `radii` against the points that
     are undecided there, both with the clusters that the points come from where `test` knows them.
     Health checks look for signs that the attacks were misled (zero gradients, a loss that does not
-    change, a random search or plain PGD that disagree, probabilities for outputs, margins of
-    rounding, wide brackets); they end up in `warnings`, and what their probes break counts. A
-    network of which no certificate is known gets lower = 0 and a warning. Where the points are no
-    random sample, say `sampled=False`: the headline then claims nothing of the population. One
-    seed, one result.
+    change, a random search or plain PGD that disagree, probabilities for outputs, outputs that
+    change from call to call, margins of rounding, wide brackets); they end up in `warnings`, and
+    what their probes break counts. A network of which no certificate is known gets lower = 0 and a
+    warning. An nn.Sequential of Linear, ReLU, Linear is read as the `PReLUNet` that computes the
+    same, and a warning named `converted` says so. Where the points are no random sample, say
+    `sampled=False`: the headline then claims nothing of the population. One seed, one result.
 
     Arguments:
 
@@ -65,19 +67,22 @@ def evaluate(
     """
     _check_settings(net, test, norm, effort, generator, batch)
     asked = None if radii is None else sorted(set(checked_radii(radii)))
-    known = known_clusters(test)
-    task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator, known)
+    known, read = known_clusters(test), recognised(net)
+    task = EvaluationTask(read, test, norm, ATTACK_STEPS[effort], batch, generator, known)
     out = task.outputs()
     first = task.minimal_attack(progress)
     count = None if certify else 0
     found, lower, proof = _attack_and_certify(task, first, asked, count, effort, progress)
     found, warnings = probed(task, out, found)
+    warnings.append(health_checks.random_outputs(net, test.x))
+    if read is not net:
+        warnings.append(health_checks.converted(network_name(net)))
     if proof is not None:
         warnings.append(health_checks.wide_brackets(lower, found.radius))
     elif certify:
         warnings.append(health_checks.uncertified(type(net).__name__))
     kept = tuple(warning for warning in warnings if warning is not None)
-    settings = _settings(task, effort, certify, asked)
+    settings = _settings(task, network_name(net), effort, certify, asked)
     return replace(_robustness(task, found, lower, proof, settings, kept), sampled=sampled)
 
 
@@ -127,11 +132,12 @@ def bracket(
         rule = "be a network with a certificate, or `certified` be 0"
         _check.require(can_certify(net), "net", rule, type(net).__name__)
     _check_rays(mixture, rays, test)
+    name, net = network_name(net), recognised(net)
     task = EvaluationTask(net, test, norm, ATTACK_STEPS[effort], batch, generator, mixture)
     task.outputs()  # which says early whether network and data fit
     first = task.minimal_attack(progress, rays)
     found, lower, proof = _attack_and_certify(task, first, asked, certified, effort, progress)
-    settings = _settings(task, effort, certified != 0, asked)
+    settings = _settings(task, name, effort, certified != 0, asked)
     settings |= {"certified": certified, "mixture": mixture is not None, "rays": len(rays)}
     return replace(_robustness(task, found, lower, proof, settings), sampled=sampled)
 
@@ -205,10 +211,10 @@ def _robustness(
 
 
 def _settings(
-    task: EvaluationTask, effort: str, certify: bool, radii: list[float] | None
+    task: EvaluationTask, network: str, effort: str, certify: bool, radii: list[float] | None
 ) -> dict[str, Any]:
     return {
-        "network": type(task.net).__name__,
+        "network": network,
         "dtype": str(task.dtype).removeprefix("torch."),
         "points": len(task.test),
         "effort": effort,

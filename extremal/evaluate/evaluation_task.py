@@ -15,7 +15,7 @@ from extremal._tensors import batches
 from extremal.attack import CLEAN_NAME, AttackResult, Ball, minimal, run, verified
 from extremal.certify import Certificate, certificate
 from extremal.data import Dataset, GaussianClusters
-from extremal.models import check_outputs, float64_copy
+from extremal.models import check_outputs, float64_copy, run_dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,8 +33,7 @@ class EvaluationTask:
     @property
     def dtype(self) -> torch.dtype:
         """That of the network's weights, or of the points where it has none."""
-        weights = (part.dtype for part in self.net.parameters() if part.is_floating_point())
-        return next(weights, self.test.x.dtype)
+        return run_dtype(self.net, self.test.x)
 
     def outputs(self) -> Tensor:
         """The outputs (n,) or (n, C) in float64; they say early whether network and data fit."""

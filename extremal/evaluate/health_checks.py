@@ -5,15 +5,21 @@ Some checks are probes, which attack in another way: each may notice that the at
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from extremal._tensors import batches
 from extremal.attack import AttackResult, Ball, pgd, random_search, surrogate_network
 from extremal.evaluate.evaluation_task import EvaluationTask
-from extremal.models import is_shallow, margin_gradient, output_margins
+from extremal.models import (
+    chain_layers,
+    is_shallow,
+    margin_gradient,
+    output_margins,
+)
 
 # The random search that probes a result is given this many points, at most.
 SEARCH_PROBE_POINTS = 64
@@ -45,6 +51,8 @@ PLAIN_STEPS_MISS_SHARE = 0.1
 LEAST_MARGIN_ROUNDINGS = 100.0
 # More than this share of points whose margin does not is a warning.
 ROUNDED_MARGIN_POINT_SHARE = 0.01
+# Outputs at this many points, at most, are looked at twice.
+RANDOM_PROBE_POINTS = 64
 # A median of certified over attacked radius below this is a warning.
 WIDE_BRACKET_RATIO = 0.5
 
@@ -62,7 +70,7 @@ def probed(
     found, step_warning = _pgd_probe(task, found)
     return found, [
         constant(out, task.test.y),
-        probabilities(out, task.test.y),
+        None if _ends_linear(task.net) else probabilities(out, task.test.y),
         margins_of_rounding(margins, out, task.dtype),
         zero_gradients(_margin_gradients(task, margins)),
         plateau,
@@ -255,15 +263,25 @@ def constant(out: Tensor, y: Tensor) -> HealthWarning | None:
     )
 
 
+def _ends_linear(net: nn.Module) -> bool:
+    """Whether outputs are known to be sums, which no sigmoid or softmax ends."""
+    if is_shallow(net):
+        return True
+    layers = [layer for layer in chain_layers(net) if not isinstance(layer, nn.Flatten)]
+    return bool(layers) and isinstance(layers[-1], nn.Linear)
+
+
 def probabilities(out: Tensor, y: Tensor) -> HealthWarning | None:
     """The outputs, (n,) or (n, C), look like probabilities.
 
-    Several: all in [0, 1] with rows that sum to 1. One: in [0, 1] though both labels occur, so that
-    its sign can't tell the classes apart.
+    Several: all in [0, 1] with rows that sum to 1. One: in [0, 1] and on both sides of a half,
+    which tells the two labels apart better than its sign can.
     """
     inside = bool(((out >= 0) & (out <= 1)).all()) and constant(out, y) is None
     if out.ndim == 1:
-        alike = inside and len(torch.unique(y)) > 1
+        by_half, by_sign = (((out > at) == (y > 0)).double().mean() for at in (0.5, 0.0))
+        both = bool((out > 0.5).any()) and bool((out < 0.5).any())
+        alike = inside and both and bool(by_half > by_sign)
     else:
         alike = inside and bool(((out.sum(1) - 1.0).abs() < 1e-4).all())
     if not alike:
@@ -305,6 +323,41 @@ def wide_brackets(lower: Tensor, upper: Tensor) -> HealthWarning | None:
         f"the certified radius is at the median {middle:.2f} of the attacked one: the truth may "
         "be anywhere between",
     )
+
+
+def converted(name: str) -> HealthWarning:
+    """A module was read as a network of the package: `name` says which as what."""
+    return HealthWarning(
+        "converted",
+        f"the network is a {name}, which computes the same: attacks and certificates know its "
+        "neurons, as with models.from_torch",
+    )
+
+
+def random_outputs(net: nn.Module, x: Tensor) -> HealthWarning | None:
+    """The outputs at points x (n, dim) change from call to call, as with dropout in training."""
+    net, few = copy.deepcopy(net).double(), x[:RANDOM_PROBE_POINTS].double()
+    few = few.repeat(2, 1)[: max(2, len(few))]  # A batch norm in training wants two points.
+    trains = any(part.training for part in net.modules())
+    if _changes(copy.deepcopy(net).eval(), few):
+        return HealthWarning(
+            "random-outputs",
+            "the outputs change from call to call in evaluation mode, too: attacks, their re-check "
+            "and certificates meet another network each time, and no number here can be trusted",
+        )
+    if not trains or not _changes(net, few):
+        return None
+    return HealthWarning(
+        "random-outputs",
+        "the network is in training mode, where its outputs change from call to call (dropout): "
+        "it was judged in evaluation mode, so call net.eval() before you use it",
+    )
+
+
+def _changes(net: nn.Module, x: Tensor) -> bool:
+    """Whether two calls give different outputs; the random state of the caller stays as it is."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        return not torch.equal(net(x), net(x))
 
 
 def uncertified(kind: str) -> HealthWarning:

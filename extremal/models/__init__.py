@@ -14,9 +14,25 @@ from extremal.models.classification_margin import (
     margin,
     margin_gradient,
     output_margins,
+    run_dtype,
 )
-from extremal.models.conversion import from_authors, from_torch, rescaled
+from extremal.models.conversion import (
+    from_authors,
+    from_torch,
+    network_name,
+    recognised,
+    rescaled,
+)
 from extremal.models.convolutional import ConvPReLU, PatchCNN, PReLUConv2d
+from extremal.models.forward_error import (
+    MarginJudge,
+    MarginRange,
+    RoundingNear,
+    ShallowRounding,
+    margin_judge,
+    margin_range,
+    shallow_rounding,
+)
 from extremal.models.fully_connected import ACTIVATIONS, MLP, DeepPReLU, PReLULayer, mlp
 from extremal.models.grid_network import GridNet, ratio_grid, ratio_side
 from extremal.models.image_features.feature_extractor import extractor, features, through
@@ -29,6 +45,14 @@ from extremal.models.initialisation import (
     Initialisation,
     Kaiming,
     Weights,
+)
+from extremal.models.layer_chain import (
+    ACTIVATION_SLOPES,
+    chain_layers,
+    chain_lipschitz,
+    chain_rounding,
+    check_chain,
+    is_chain,
 )
 from extremal.models.model_files import included_networks, load, load_with_note, save
 from extremal.models.network_reduction import Reduction, reduced_networks
@@ -72,6 +96,7 @@ from extremal.models.two_layer_form import (
 
 __all__ = [
     "ACTIVATIONS",
+    "ACTIVATION_SLOPES",
     "MLP",
     "Balanced",
     "BayesClassifier",
@@ -90,6 +115,8 @@ __all__ = [
     "Kaiming",
     "KnowsRadii",
     "LogOdds",
+    "MarginJudge",
+    "MarginRange",
     "Memoriser",
     "PReLUConv2d",
     "PReLULayer",
@@ -101,6 +128,8 @@ __all__ = [
     "PreparedInputs",
     "Reduction",
     "Representation",
+    "RoundingNear",
+    "ShallowRounding",
     "SmoothedReLU",
     "TwoLayerForm",
     "Weights",
@@ -108,6 +137,10 @@ __all__ = [
     "average_classifier",
     "averaged_classifier",
     "bayes_classifier",
+    "chain_layers",
+    "chain_lipschitz",
+    "chain_rounding",
+    "check_chain",
     "check_outputs",
     "cover",
     "cover_network",
@@ -123,6 +156,7 @@ __all__ = [
     "included_networks",
     "inner_network",
     "input_dim",
+    "is_chain",
     "is_shallow",
     "least_distance",
     "load",
@@ -130,18 +164,24 @@ __all__ = [
     "load_with_note",
     "margin",
     "margin_gradient",
+    "margin_judge",
+    "margin_range",
     "mlp",
+    "network_name",
     "output_margins",
     "pairwise_distances",
     "polar_form",
     "ratio_grid",
     "ratio_side",
+    "recognised",
     "reduced_networks",
     "relu_power",
     "relu_power_with_slope",
     "representations",
     "rescaled",
+    "run_dtype",
     "save",
+    "shallow_rounding",
     "signed_sum",
     "subclass_classifier",
     "through",

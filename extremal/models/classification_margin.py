@@ -100,6 +100,18 @@ def float64_copy(net: Network) -> Network:
     return twin
 
 
+def run_dtype(net: nn.Module, x: Tensor) -> torch.dtype:
+    """The dtype that a network runs in: that of its weights, or of the points without any.
+
+    Arguments:
+
+    - `net`: any module; its first floating-point parameter tells.
+    - `x`: points (n, dim).
+    """
+    weights = (part.dtype for part in net.parameters() if part.is_floating_point())
+    return next(weights, x.dtype)
+
+
 @contextmanager
 def evaluation_mode(net: nn.Module) -> Iterator[None]:
     """Run what is inside with all parts of a network in evaluation mode; then as they were.

@@ -12,8 +12,11 @@ from extremal import _check
 from extremal._files import as_path
 from extremal.models.classification_margin import float64_copy
 from extremal.models.initialisation import Explicit
+from extremal.models.layer_chain import chain_layers
 from extremal.models.prelu_net import PReLUNet
 from extremal.models.preparation import Preparation
+from extremal.models.provable_constructions import KnowsRadii
+from extremal.models.readouts import Grouped
 
 # The tensors of a checkpoint of Min & Vidal 2024's code, with their shapes.
 _CHECKPOINT_TENSORS = {
@@ -67,8 +70,8 @@ def from_torch(module: nn.Module) -> PReLUNet:
     """A two-layer ReLU network of PyTorch as a `PReLUNet` with p = 1, which computes the same.
 
     `module` is an nn.Sequential of Linear, ReLU, Linear, with or without biases; a Flatten at the
-    beginning and Dropouts, which do nothing once trained, are passed over. The weights are copied.
-    One output means labels -1 / +1, several mean 0..C-1.
+    beginning and Dropouts, which do nothing once trained, are passed over, and so is a Flatten(0)
+    after one output. The weights are copied. One output means labels -1 / +1, several mean 0..C-1.
     """
     layers = _active_layers(module)
     kinds = [type(layer) for layer in layers]
@@ -92,6 +95,41 @@ def from_torch(module: nn.Module) -> PReLUNet:
         dtype=first.weight.dtype,
         generator=torch.Generator(),
     )
+
+
+def recognised(net: nn.Module) -> nn.Module:
+    """The network itself, or the `PReLUNet` that a two-layer ReLU network of PyTorch is.
+
+    What `from_torch` takes becomes what it returns, also within a `Grouped` one: the same function,
+    of which attacks and certificates know the neurons. Any other network is returned as it is, and
+    so is one that knows its own radii.
+
+    Arguments:
+
+    - `net`: any module.
+    """
+    if isinstance(net, Grouped):
+        inner = recognised(net.net)
+        return net if inner is net.net else Grouped(inner, net.groups, signed=net.signed)
+    layers = [] if isinstance(net, KnowsRadii) else _active_layers(net)
+    if [type(layer) for layer in layers] != [nn.Linear, nn.ReLU, nn.Linear]:
+        return net
+    first, last = layers[0], layers[-1]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
+    same = first.out_features == last.in_features and first.weight.dtype == last.weight.dtype
+    return from_torch(net) if same else net
+
+
+def network_name(net: nn.Module) -> str:
+    """The kind of a network, and what it is `recognised` as, in words.
+
+    Arguments:
+
+    - `net`: any module.
+    """
+    read, name = recognised(net), type(net).__name__
+    return name if read is net else f"{name}, read as a {type(read).__name__}"
 
 
 def rescaled(net: PReLUNet, center: Tensor | None, scale: Tensor) -> PReLUNet:
@@ -174,8 +212,15 @@ def _checkpoint(path: os.PathLike[str]) -> dict[str, Tensor]:
 
 
 def _active_layers(module: nn.Module) -> list[nn.Module]:
-    """The layers of a chain that do anything to a vector."""
+    """The layers of a chain that do anything to a vector, or to the one output in the end."""
     if not isinstance(module, nn.Sequential):
         return []
-    layers = [layer for layer in module if not isinstance(layer, nn.Dropout | nn.Identity)]
-    return layers[1:] if layers and isinstance(layers[0], nn.Flatten) else layers
+    idle = nn.Dropout | nn.Identity
+    layers = [layer for layer in chain_layers(module) if not isinstance(layer, idle)]
+    if layers and isinstance(layers[0], nn.Flatten):
+        layers = layers[1:]
+    before, last = layers[-2:-1], layers[-1:]
+    if before and isinstance(before[0], nn.Linear) and before[0].out_features == 1:
+        squeezing = isinstance(last[0], nn.Flatten) and last[0].start_dim == 0
+        layers = layers[:-1] if squeezing else layers
+    return layers

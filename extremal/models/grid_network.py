@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._tensors import norm_ratio
+from extremal._tensors import norm_ratio, rounding_share
 from extremal.models.fully_connected import MLP
 from extremal.models.provable_constructions import (
     Circuit,
@@ -26,6 +26,9 @@ _BLOCK_COORDINATES = 1 << 22
 
 # A grid has so many nodes at most, each of which takes dim + 1 numbers.
 _MOST_NODES = 1 << 22
+
+# A coordinate of the cube, and its distance to a node, are rounded so often at most.
+_CUBE_ROUNDINGS = 32.0
 
 # So many parameters at most are counted one by one, which holds all of them.
 _MOST_COUNTED_PARAMETERS = 1 << 21
@@ -94,15 +97,16 @@ class GridNet(nn.Module):
         return 3 * self.dim + 6 * self.dim * self.side + self.side**self.dim * node
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output (n,) at `x` (n, dim)."""
+        """The output (n,) at `x` (n, dim), computed in the dtype of the values."""
+        dtype, x = x.dtype, x.to(self.values.dtype)
         inside = x.clamp(0.0, 1.0) * (self.side - 1)
         block = max(1, _BLOCK_COORDINATES // (max(1, len(x)) * self.dim))
         out = torch.zeros(len(x), dtype=x.dtype, device=x.device)
         for nodes, values in zip(self.nodes.split(block), self.values.split(block), strict=True):
-            t = inside.unsqueeze(1) - nodes.to(x.dtype)  # (n, nodes, d)
+            t = inside.unsqueeze(1) - nodes  # (n, nodes, d)
             above, below = torch.relu(t).amax(2), torch.relu(-t).amax(2)
-            out = out + torch.relu(1.0 - above - below) @ values.to(x.dtype)
-        return out
+            out = out + torch.relu(1.0 - above - below) @ values
+        return out.to(dtype)
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
         """The linf distance to the nearest node whose value is not of class y, less the spacing.
@@ -114,10 +118,12 @@ class GridNet(nn.Module):
         block = max(1, _BLOCK_COORDINATES // max(1, len(x)))
         least = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
         for nodes, values in zip(self.nodes.split(block), self.values.split(block), strict=True):
-            far = pairwise_distances(x, nodes.to(x.dtype) * self.spacing, "linf")
-            wrong = y.to(x.dtype).unsqueeze(1) * values.to(x.dtype) <= 0
+            far = pairwise_distances(x, nodes * self.spacing, "linf")
+            wrong = y.to(x.dtype).unsqueeze(1) * values <= 0
             least = torch.minimum(least, far.where(wrong, torch.inf).amin(1))
-        return (least - self.spacing).clamp(min=0.0) / norm_ratio("linf", norm, self.dim)
+        # Coordinates of the cube are rounded to it in a few steps.
+        rounding = rounding_share(_CUBE_ROUNDINGS, x.dtype)
+        return (least - self.spacing - rounding).clamp(min=0.0) / norm_ratio("linf", norm, self.dim)
 
     def explicit(self) -> MLP:
         """The same function as linear layers and ReLUs, in float64: dense, of 2^27 weights at most.

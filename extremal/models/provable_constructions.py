@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._tensors import NORM_ORDERS, norm_ratio
+from extremal._tensors import NORM_ORDERS, norm_ratio, rounding_share
 from extremal.data import Dataset
 from extremal.models.fully_connected import MLP
 
@@ -32,6 +32,9 @@ _BLOCK_COORDINATES = 1 << 22
 
 # So many distances are computed at a time, so that memory stays small.
 _BLOCK_DISTANCES = 1 << 24
+
+# What is compared is made of so many norms of points, inputs and radii, at most.
+_COMPARED_DISTANCES = 12.0
 
 # A network that is written out has so many weights at most, 1 GB with the zeros.
 _MOST_DENSE_WEIGHTS = 1 << 27
@@ -80,9 +83,9 @@ class DistanceRatio(nn.Module):
         return 2.0 / self.separation
 
     def forward(self, x: Tensor) -> Tensor:
-        """The output (n,) at `x` (n, dim)."""
-        near, far = self._distances(x)
-        return (far - near) / (far + near)
+        """The output (n,) at `x` (n, dim), computed in the dtype of the sets."""
+        near, far = self._distances(x.to(self.positive.dtype))
+        return ((far - near) / (far + near)).to(x.dtype)
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
         """Half of how much farther the other set is: each distance changes by at most r.
@@ -90,12 +93,13 @@ class DistanceRatio(nn.Module):
         Arguments as in `KnowsRadii.proven_radii`.
         """
         near, far = self._distances(x)
-        slack = 0.5 * y.to(x.dtype) * (far - near)
+        largest = max(_largest(part, self.norm) for part in (self.positive, self.negative))
+        slack = 0.5 * y.to(x.dtype) * (far - near) - _distance_rounding(x, largest, self.norm)
         return slack.clamp(min=0.0) / norm_ratio(self.norm, norm, self.dim)
 
     def _distances(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """The distances (n,) to A and to B."""
-        sets = (self.positive.to(x.dtype), self.negative.to(x.dtype))
+        sets = (self.positive, self.negative)
         one, two = (pairwise_distances(x, points, self.norm).amin(1) for points in sets)
         return one, two
 
@@ -152,12 +156,17 @@ class Memoriser(nn.Module):
         return 6 * count * self.dim + each * count
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs at `x` (n, dim): (n,) where outputs == 1, else (n, outputs)."""
+        """The outputs at `x` (n, dim): (n,) where outputs == 1, else (n, outputs).
+
+        They are computed in the dtype of the points.
+        """
         block = max(1, _BLOCK_COORDINATES // (max(1, len(x)) * self.dim))
+        dtype, x = x.dtype, x.to(self.points.dtype)
         out = torch.zeros(len(x), self.outputs, dtype=x.dtype, device=x.device)
         for points, votes in zip(self.points.split(block), self.votes.split(block), strict=True):
-            outside = self._outside(x, points.to(x.dtype))
-            out = out + torch.relu(1.0 - outside / self.gap) @ votes.to(x.dtype)
+            outside = self._outside(x, points)
+            out = out + torch.relu(1.0 - outside / self.gap) @ votes
+        out = out.to(dtype)
         return out.squeeze(1) if self.outputs == 1 else out
 
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
@@ -170,6 +179,8 @@ class Memoriser(nn.Module):
         near, far = self._nearest(x, y)
         reach = self.radius + self.gap / (self.dim if self.norm == "linf" else 1.0) * (1.0 - 1e-9)
         slack = torch.minimum(reach - near, far - self.radius - self.gap)
+        largest = _largest(self.points, self.norm) + self.radius + self.gap
+        slack = slack - _distance_rounding(x, largest, self.norm)
         return slack.clamp(min=0.0) / norm_ratio(self.norm, norm, self.dim)
 
     def explicit(self) -> MLP:
@@ -210,7 +221,7 @@ class Memoriser(nn.Module):
         block = max(1, _BLOCK_COORDINATES // max(1, len(x)))
         near = far = torch.full((len(x),), torch.inf, dtype=x.dtype, device=x.device)
         for points, kinds in zip(self.points.split(block), labels.split(block), strict=True):
-            gap = pairwise_distances(x, points.to(x.dtype), self.norm)
+            gap = pairwise_distances(x, points, self.norm)
             own = kinds == y.unsqueeze(1)
             near = torch.minimum(near, gap.where(own, torch.inf).amin(1))
             far = torch.minimum(far, gap.where(~own, torch.inf).amin(1))
@@ -337,9 +348,11 @@ class KnowsRadii(Protocol):
     def proven_radii(self, x: Tensor, y: Tensor, norm: Norm) -> Tensor:
         """Radii (n,) within which each point provably has its class; 0 where none.
 
+        They hold for the network as it runs, its rounding included.
+
         Arguments:
 
-        - `x`: points (n, dim).
+        - `x`: points (n, dim), in the dtype of the network's own tensors.
         - `y`: labels (n,), as those that the network was made of.
         - `norm`: "linf", "l2" or "l1", the norm of perturbations.
         """
@@ -357,6 +370,22 @@ def pairwise_distances(x: Tensor, points: Tensor, norm: Norm) -> Tensor:
     """
     mode = "donot_use_mm_for_euclid_dist"
     return torch.cdist(x, points, p=NORM_ORDERS[norm], compute_mode=mode)
+
+
+def _largest(points: Tensor, norm: Norm) -> float:
+    """The largest norm of a point of a set (m, dim)."""
+    return float(torch.linalg.vector_norm(points.double(), NORM_ORDERS[norm], dim=1).max())
+
+
+def _distance_rounding(x: Tensor, largest: float, norm: Norm) -> Tensor:
+    """How far rounding may move what is compared of distances to points of norms <= largest, (n,).
+
+    In the dtype of x (n, dim), for inputs that are no farther from it than such points. A distance
+    is a difference of rounded coordinates and a sum of dim terms, and a comparison takes two.
+    """
+    share = rounding_share(x.shape[1] + 8.0, x.dtype)
+    size = torch.linalg.vector_norm(x, NORM_ORDERS[norm], dim=1)
+    return share * _COMPARED_DISTANCES * (size + largest)
 
 
 def least_distance(one: Tensor, two: Tensor, norm: Norm) -> float:

@@ -7,14 +7,14 @@ import torch
 from torch import nn
 
 from extremal.attack import Ball, apgd
-from extremal.certify import certificate, radius
-from extremal.models import margin
+from extremal.certify import can_certify, certificate, holds, radius
+from extremal.models import Grouped, PReLUNet, from_torch, margin, recognised
 from tests.certify.breaking import breaks
 from tests.certify.networks import labels
 
 NORMS = ("l2", "linf", "l1")
 CHAINS = [
-    nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)),
+    nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3), nn.ReLU(), nn.Linear(3, 3)),
     nn.Sequential(
         nn.Linear(4, 6), nn.GELU(), nn.Sequential(nn.Linear(6, 5), nn.ELU(1.7)), nn.Linear(5, 2)
     ),
@@ -72,3 +72,41 @@ def test_subclasses_with_a_forward_of_their_own_are_refused():
     for net in (Louder(nn.Linear(4, 2)), nn.Sequential(Offset(4, 2))):
         with pytest.raises(ValueError, match="net must be a PReLUNet"):
             radius(net, x, y)
+
+
+def test_a_two_layer_relu_module_gets_tight_bounds(generator):
+    """As `models.from_torch` makes it, within a readout by groups and with one output, too."""
+    torch.manual_seed(1)
+    x = torch.randn(12, 4, generator=generator, dtype=torch.float64)
+    for outputs, end in ((3, []), (1, [nn.Flatten(0)])):
+        layers = [nn.Linear(4, 7), nn.ReLU(), nn.Dropout(0.5), nn.Linear(7, outputs), *end]
+        module = nn.Sequential(*layers).double().eval()
+        y = labels(module, x)
+        found, known = certificate(module, x, y), certificate(from_torch(module), x, y)
+        assert torch.equal(found.radius, known.radius)
+        assert "lipschitz" not in found.methods
+        assert found.network == "Sequential, read as a PReLUNet"
+        assert known.network == "PReLUNet"
+        assert torch.equal(holds(module, x, y, 0.0), holds(from_torch(module), x, y, 0.0))
+    wide = nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 3)).double()
+    grouped = Grouped(wide, torch.tensor([0, 1, 0]))
+    assert can_certify(grouped)
+    y = labels(grouped, x)
+    assert "lipschitz" not in certificate(grouped, x, y).methods
+
+
+class Reordered(nn.Sequential):
+    def forward(self, x):
+        return super().forward(-x)
+
+
+def test_only_what_computes_the_same_is_read_as_a_two_layer_network():
+    layers = [nn.Linear(4, 7), nn.ReLU(), nn.Linear(7, 3)]
+    for net in (
+        Reordered(*layers),
+        nn.Sequential(layers[0], nn.LeakyReLU(), layers[2]),
+        nn.Sequential(*layers, nn.ReLU(), nn.Linear(3, 2)),
+        nn.Linear(4, 3),
+    ):
+        assert recognised(net) is net
+    assert isinstance(recognised(nn.Sequential(*layers)), PReLUNet)

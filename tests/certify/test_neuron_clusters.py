@@ -33,7 +33,7 @@ def gains_hold(p: float, generator: torch.Generator) -> bool:
         gram = u @ u.T
         alpha = torch.randn(400, len(u), generator=generator, dtype=torch.float64)
         alpha = torch.cat([alpha, torch.eye(len(u), dtype=torch.float64)])
-        for split in neuron_clusters._output_pair(-mass, gram, p).splits:
+        for split in neuron_clusters._output_pair(-mass, gram, p, float(mass.sum())).splits:
             for _ in range(6):
                 s = alpha @ gram  # <u_j, d> for d = U' alpha
                 square = (alpha * s).sum(1)
@@ -57,7 +57,7 @@ def test_the_gain_of_what_stands_against(p, generator):
 def test_orthonormal_neurons_have_exact_gains(p, generator):
     """l = (largest mass)^(1/p), and l_R the same of the largest that is left."""
     u, mass = against("orthonormal", generator)
-    for split in neuron_clusters._output_pair(-mass, u @ u.T, p).splits:
+    for split in neuron_clusters._output_pair(-mass, u @ u.T, p, float(mass.sum())).splits:
         k = split.basis.shape[1]
         left = float(mass[k]) if k < len(mass) else 0.0
         assert split.top == pytest.approx(float(mass[0]) ** (1 / p) if k else 0.0)
@@ -70,11 +70,12 @@ def closed_form(u: Tensor, a: Tensor, p: float, z: Tensor) -> Tensor:
     net = models.PReLUNet(
         u.shape[1], len(u), p, init=init, dtype=torch.float64, generator=torch.Generator()
     )
-    form, gram = models.as_two_layer_form(net, torch.float64), u @ u.T
+    rounding, gram = models.shallow_rounding(net, torch.float64), u @ u.T
+    form = rounding.form
     own, foreign = torch.ones(len(z), dtype=torch.long), torch.tensor([[True, False]])
     seen = point_products(form, gram, z)
     slack = torch.zeros(len(z), dtype=torch.float64)
-    return neuron_clusters.NeuronClusters(form, gram).radii(
+    return neuron_clusters.NeuronClusters(form, gram, rounding).radii(
         seen, own, foreign.expand(len(z), 2), slack
     )
 

@@ -191,10 +191,12 @@ def test_a_network_that_knows_its_radii_is_certified_here_too(generator):
     """`ex.certify.radius` and `ex.evaluate` mean the same networks."""
     x = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 3.0], [1.0, 3.0]], dtype=torch.float64)
     y = torch.tensor([1, 1, -1, -1])
-    net = ex.models.DistanceRatio(x[y > 0], x[y < 0])
-    assert ex.certify.can_certify(net)
-    found = ex.evaluate(net, Dataset(x, y), generator=generator)
-    wanted = ex.certify.radius(net, x, y)
-    assert bool((wanted > 0).all())
-    torch.testing.assert_close(found.lower, wanted)
-    assert found.certified
+    ratio = ex.models.DistanceRatio(x[y > 0], x[y < 0])
+    for net in (ratio, ex.models.Memoriser(Dataset(x, y), 0.3)):
+        assert ex.certify.can_certify(net)
+        found = ex.evaluate(net, Dataset(x, y), generator=generator)
+        wanted = ex.certify.radius(net, x, y)
+        assert bool((wanted > 0).all())
+        torch.testing.assert_close(found.lower, wanted)
+        assert found.certified
+        assert "uncertified" not in {warning.name for warning in found.warnings}

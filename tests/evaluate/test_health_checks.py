@@ -79,6 +79,79 @@ def test_probabilities_are_said(generator):
     assert "probabilities" not in names(centred)
 
 
+class Positive(nn.Module):
+    """Outputs of no meaning in (0, size), as an untrained network may have them."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.size = size
+
+    def forward(self, x):
+        return self.size * torch.sigmoid(x.sin().sum(1) * 1e3 % 7.0 - 3.5)
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_untrained_networks_do_not_look_like_probabilities(outputs, generator):
+    """Their outputs may all lie in [0, 1], and say nothing of the labels."""
+    _, test = points(generator, wrong=0.0)
+    votes = torch.rand(outputs, 8, generator=generator, dtype=torch.float64)
+    neurons = torch.randn(8, 6, generator=generator, dtype=torch.float64)
+    data = test if outputs == 1 else two_classes(test)
+    for size in (1e-7, 0.02):
+        init = ex.models.Explicit(size * neurons, votes)
+        net = ex.models.PReLUNet(
+            6, 8, outputs=outputs, init=init, dtype=torch.float64, generator=generator
+        )
+        assert bool(((net(data.x) >= 0) & (net(data.x) <= 1)).all())
+        assert "probabilities" not in names(ex.evaluate(net, data, generator=generator))
+    if outputs == 1:
+        tiny = ex.evaluate(Positive(1e-6), test, generator=generator)
+        assert "probabilities" not in names(tiny)
+
+
+class Shaken(nn.Module):
+    """A linear function, and noise on it in any mode."""
+
+    def __init__(self, w):
+        super().__init__()
+        self.w = nn.Parameter(w)
+
+    def forward(self, x):
+        return x @ self.w + 0.01 * torch.rand(len(x), dtype=x.dtype)
+
+
+def test_outputs_that_change_from_call_to_call_are_said(generator):
+    w, test = points(generator, wrong=0.0)
+    first = nn.Linear(6, 4, dtype=torch.float64)
+    dropping = nn.Sequential(first, nn.Dropout(0.5), nn.Tanh(), nn.Linear(4, 2).double())
+    data = two_classes(test)
+    state = torch.random.get_rng_state()
+    for net, mode in ((dropping, "in training mode"), (Shaken(w), "in evaluation mode, too")):
+        result = ex.evaluate(net, test if net is not dropping else data, generator=generator)
+        (said,) = (each.sentence for each in result.warnings if each.name == "random-outputs")
+        assert mode in said
+        assert net.training  # it is left as it was
+        if net is dropping:
+            assert torch.equal(torch.random.get_rng_state(), state)
+    told = ex.evaluate(dropping.eval(), data, generator=generator)
+    assert "random-outputs" not in names(told)
+
+
+def test_a_two_layer_relu_module_is_read_as_such_and_that_is_said(generator):
+    """Else it would get a Lipschitz constant, and attacks that do not know its neurons."""
+    _, test = points(generator, wrong=0.0)
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Dropout(0.2), nn.Linear(9, 2)).double()
+    data = Dataset(test.x, module.eval()(test.x).argmax(1))
+    result = ex.evaluate(module, data, generator=generator)
+    known = ex.evaluate(ex.models.from_torch(module), data, generator=generator)
+    assert torch.equal(result.lower, known.lower)
+    assert "lipschitz" not in result.certificate
+    assert names(result) == {"converted"} | names(known)
+    assert result.settings["network"] == "Sequential, read as a PReLUNet"
+    assert known.settings["network"] == "PReLUNet"
+
+
 def test_a_network_that_says_the_same_everywhere_is_said(generator):
     w, test = points(generator, wrong=0.0)
     silent = nn.Sequential(linear(w, -1e6), nn.ReLU())
@@ -105,7 +178,7 @@ def test_wide_brackets_are_said(generator):
     last.weight.data = torch.zeros(2, 50, dtype=torch.float64)
     last.weight.data[0, :2] = torch.tensor([-1.0, 1.0], dtype=torch.float64)
     last.weight.data[1, :2] = torch.tensor([1.0, -1.0], dtype=torch.float64)
-    loose = nn.Sequential(first, nn.ReLU(), last)
+    loose = nn.Sequential(first, nn.LeakyReLU(0.0), last)  # the same, but not by its name
     result = ex.evaluate(loose, two_classes(test), generator=generator)
     assert "wide-brackets" in names(result)
     assert result.gap.median > 0.5

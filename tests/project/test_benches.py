@@ -4,10 +4,13 @@ import json
 import time
 
 import pytest
+import torch
 
-from bench import cluster, flow_fidelity
+from bench import certificate_fuzz, cluster, flow_fidelity
 from bench._fidelity_cases import CASES, Case
+from extremal.certify import reduced_networks
 from extremal.experiments import Trial
+from extremal.models import shallow_rounding
 from tools.doc_tables import FOLDER
 
 
@@ -145,3 +148,48 @@ def test_a_flow_that_ends_elsewhere_fails_and_a_finer_one_warns(tmp_path):
     found = flow_fidelity.judged(case, tmp_path)
     assert found["fails"]
     assert found["warned"] is True
+
+
+@pytest.mark.parametrize("kind", certificate_fuzz.KINDS)
+def test_the_fuzz_bench_finds_radii_that_are_too_large(kind, monkeypatch):
+    """Some of each kind, as they are and with radii that are 30 % too large."""
+    case = certificate_fuzz.case_of(kind, int(kind == "ties"), 12)
+    found = certificate_fuzz.judged(case, torch.Generator().manual_seed(0), whole=False)
+    assert found["pairs"] == 12
+    assert found["violations"] == 0
+    assert found["certified pairs"] > 0
+    radius = certificate_fuzz.certify.radius
+    monkeypatch.setattr(
+        certificate_fuzz.certify, "radius", lambda *given, **more: 1.3 * radius(*given, **more)
+    )
+    found = certificate_fuzz.judged(case, torch.Generator().manual_seed(0), whole=False)
+    assert found["violations"] > 0
+
+
+def test_the_fuzz_bench_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    kinds = {"tiny": {"networks": 2, "points": 8}, "ties": {"networks": 2, "points": 8}}
+    monkeypatch.setattr(certificate_fuzz, "KINDS", kinds)
+    found = certificate_fuzz.measure(folder=tmp_path)
+    assert found["figures"]["all"]["pairs"] == 32
+    assert found["ratios"]["violations over pairs"] == 0.0
+    monkeypatch.setattr(certificate_fuzz, "judged", None)
+    assert certificate_fuzz.measure(folder=tmp_path) == found
+    assert certificate_fuzz.table(found).count("\n") == 5
+
+
+def test_a_whole_run_of_the_fuzz_bench_has_50_000_pairs():
+    kinds = certificate_fuzz.KINDS.values()
+    assert sum(kind["networks"] * kind["points"] for kind in kinds) >= 50_000
+
+
+@pytest.mark.parametrize(("kind", "number"), [("ties", 52), ("extreme", 27), ("tiny", 76)])
+def test_the_fuzz_bench_finds_certificates_that_ignore_float32(kind, number, monkeypatch):
+    case = certificate_fuzz.case_of(kind, number, 128)
+    assert case.x.dtype == torch.float32
+    found = certificate_fuzz.judged(case, torch.Generator().manual_seed(0), whole=False)
+    assert found["violations"] == 0
+    monkeypatch.setattr(
+        reduced_networks, "shallow_rounding", lambda net, _: shallow_rounding(net, torch.float64)
+    )
+    found = certificate_fuzz.judged(case, torch.Generator().manual_seed(0), whole=False)
+    assert found["violations"] > 0

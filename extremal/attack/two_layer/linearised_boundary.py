@@ -11,7 +11,7 @@ from extremal.attack.attack_result import BestPerturbations
 from extremal.attack.linear_problems import smallest_move
 from extremal.attack.surrogate import ReducedProblem
 from extremal.attack.two_layer.frank_wolfe import target_minus_own
-from extremal.models import group_margins
+from extremal.models import group_margins, relu_power
 
 # The weight of earlier gradients: without it p = 1 goes to and fro between two linear pieces.
 GRADIENT_MOMENTUM = 0.5
@@ -39,14 +39,30 @@ def note_smallest(
 ) -> Tensor:
     """Keep perturbations of the points at `rows` that are the smallest to break them.
 
-    A margin of exactly 0, where all neurons are silent, counts as broken. The margins, which are
-    computed unless they are given, are returned.
+    A margin of 0 counts as broken where the neurons that tell the two outputs apart are silent,
+    and not where rounding makes it. The margins, which are computed unless they are given, are
+    returned.
     """
     if margin is None:
         margin = task.form.margins(task.x[rows] + delta, task.own[rows])
-    broken = torch.where(margin == 0, -torch.inf, margin)
+    broken, equal = margin, torch.nonzero(margin == 0).squeeze(1)
+    if len(equal) > 0:
+        silent = equal[_undecided(task, rows[equal], delta[equal])]
+        broken = margin.index_fill(0, silent, -torch.inf)
     best.note_smaller(rows, broken, delta, task.ball.norms(delta))
     return margin
+
+
+def _undecided(task: ReducedProblem, rows: Tensor, delta: Tensor) -> Tensor:
+    """Whether all neurons with different votes for the best own and foreign output are silent."""
+    form, own = task.form, task.own[rows]
+    s = form.active(form.preparation.at(task.x[rows] + delta))
+    out = form.read(relu_power(s, form.p))
+    best = out.masked_fill(~own, -torch.inf).argmax(1)
+    rival = out.masked_fill(own, -torch.inf).argmax(1)
+    telling = form.weights[best] != form.weights[rival]
+    speaks = (telling & (s > 0)).any(1)
+    return ~speaks & (form.constant[best] == form.constant[rival])
 
 
 def at_radii(

@@ -123,17 +123,21 @@ def shortest(
     ball = Ball(norm, 0.0, box)
 
     def attack(
-        rows: Tensor | slice, tolerance: float, tell: Callable[[int], object] | None
+        rows: Tensor | slice,
+        tolerance: float,
+        dtype: torch.dtype,
+        tell: Callable[[int], object] | None,
     ) -> tuple[AttackResult, Tensor]:
         """The result for the chosen points, and where the search itself broke them."""
         part, labels = x[rows], y[rows]
-        task = reduced_problem(net, part, labels, ball, tolerance=tolerance)
+        task = reduced_problem(net, part.to(dtype), labels, ball, tolerance=tolerance)
         best = _searched(task, batch, tell)
         return _verified_on_network(net, part, labels, task, best, batch), best.size.isfinite()
 
     with Bar("shortest", len(x), progress) as bar:
-        result, broken = attack(slice(None), COARSE_TOLERANCE, bar.done)
-    return result.retried(lambda rows: attack(rows, 0.0, None)[0], broken)
+        result, broken = attack(slice(None), COARSE_TOLERANCE, x.dtype, bar.done)
+    # What float32 takes for broken, and the re-check does not, float64 looks at again.
+    return result.retried(lambda rows: attack(rows, 0.0, torch.float64, None)[0], broken)
 
 
 def searches_regions(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> bool:
@@ -299,14 +303,15 @@ def _verified_on_network(
 
     Longer where the network itself does not take them as broken, by as little as is enough.
     """
-    fine = ReducedProblem(task.fine, x, task.own, task.ball, task.fine)
-    found, delta = best.size.isfinite(), torch.zeros_like(x)
+    start = x.to(task.x.dtype)
+    fine = ReducedProblem(task.fine, start, task.own, task.ball, task.fine)
+    found, delta = best.size.isfinite(), torch.zeros_like(start)
     for rows in torch.nonzero(found & (best.size > 0)).squeeze(1).split(batch):
         delta[rows] = tightened(task.take(rows), fine.take(rows), best.delta[rows])
 
     def measured(rows: Tensor | slice, move: Tensor) -> AttackResult:
         """x + move, cut by the box, as the re-check sees it."""
-        part = x[rows]
+        part, move = x[rows], move.to(x.dtype)
         ball = replace(task.ball, radius=task.ball.norms(move) * (1.0 + NORM_SLACK_SHARE))
         return verified(net, part, y[rows], ball.rounded_points(move, part), ball, "shortest")
 
