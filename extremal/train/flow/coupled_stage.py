@@ -103,6 +103,7 @@ class Preview:
             _CHECK_TOLERANCE_SHARE * tolerance,
             counts,
             start.size,
+            tableau=DORMAND_PRINCE_54,
         )
         end, gap = max(self.outputs), 0.0
         for time, whole in self.outputs.items():
@@ -271,7 +272,7 @@ class CoupledStage(FlowStage):
     def _is_watch_due(self) -> bool:
         """Whether the subspace is to be looked at again."""
         field, share = self.plan.system.field, self._watched_share
-        if isinstance(field, ClusterField) or field.dimensions == len(field.axes):
+        if isinstance(field, ClusterField) or field.is_whole:
             return False
         now = self._loss_share()
         due = now <= _WATCHED_LOSS_RATIO * share
@@ -307,17 +308,16 @@ class CoupledStage(FlowStage):
         those whose directions hold a small part of the data.
         """
         field, own = system.field, self.plan.system.field
-        if isinstance(field, ClusterField) or isinstance(own, ClusterField):
+        if isinstance(field, ClusterField) or isinstance(own, ClusterField) or own.is_whole:
             return False
         push = field.push(system.loss, system.outputs(state), 1.0)
-        directions = unit_rows(field.frame.lift(state[0]))
-        off = field.off_shares(directions, system.angles.contribution(state[1]), push)
-        self.residual = max(self.residual, float(off[own.dimensions - 1]))
-        needed = own.dimensions_for(off)
-        if needed == own.dimensions:
+        off = field.off_frame(state[0], system.angles.contribution(state[1]), push)
+        share = float(torch.linalg.vector_norm(off, dim=1).max())
+        self.residual = max(self.residual, share)
+        if share <= own.most_off:
             return False
         place, theta = self.stepper.state
-        wider, found = own.widened(place, needed)
+        wider, found = own.widened(place, off)
         self.plan = replace(self.plan, system=replace(self.plan.system, field=wider))
         self.stepper = self.stepper.restarted(self.plan.system.velocity, (found, theta))
         return True

@@ -21,6 +21,8 @@ from extremal.train.flow.sample_field import (
     KINK_TOLERANCES,
     OFF_SUBSPACE_TOLERANCES,
     kink_widths,
+    main_directions,
+    orthonormal_rows,
     rounded_power,
 )
 from extremal.train.losses import Loss, negative_slopes
@@ -33,8 +35,10 @@ _FEW_GROUPS_TOLERANCE_SHARE = 0.1
 _WATCHED_LOSS_RATIO = 0.75
 # The same once the flow time has grown by this factor.
 _WATCHED_TIME_RATIO = 1.5
-# Singular values below this share of what may lie off the subspace do not make it larger.
-_NEGLIGIBLE_SHARE = 0.3
+# What lies off the subspace is estimated by so many random projections.
+_SKETCH_COLUMNS = 32
+# It is computed where the estimate is above this share of what may lie off: it errs by an eighth.
+_SUSPECT_SHARE = 0.5
 # Merging groups is worth the new start of the integration if it leaves at most this share of them.
 _WORTHWHILE_GROUP_SHARE = 0.8
 
@@ -44,7 +48,8 @@ class GroupFlow:
 
     The coordinates are in the span of the neurons' frame, of the first directions and of their
     gradients, which grows where gradients leave it. `residual` is the largest share of a gradient
-    that was seen off it: it is looked at whenever the loss or the time has changed enough.
+    that was seen off it, by random projections while it is small: it is looked at whenever the loss
+    or the time has changed enough.
     """
 
     def __init__(
@@ -66,10 +71,11 @@ class GroupFlow:
         angles = neurons.angles.take(member)
         self.angles, self.first_theta = angles.summed(groups.theta[member], owner, count)
         start = unit_rows(directions)
+        draw = torch.Generator().manual_seed(0)
+        shape = (data.dim, _SKETCH_COLUMNS)
+        self.projection = torch.randn(shape, dtype=torch.float64, generator=draw) / shape[1] ** 0.5
         pull, _ = self._pull(self.x, start, self.first_theta)
-        span = [neurons.field.frame.basis, start, pull]
-        self.basis = torch.linalg.qr(torch.cat(span).T).Q.T.contiguous()
-        self.inner = self.x @ self.basis.T.to(self.x.dtype)  # (n, r)
+        self._take_basis(torch.cat([neurons.field.frame.basis, start, pull]))
         self.most_off, self.residual = most_off, 0.0
         self._watched_loss, self._watched_time = math.inf, stepper.time
         self.stepper = RungeKuttaStepper(
@@ -105,21 +111,29 @@ class GroupFlow:
     def _widen_if_needed(self) -> None:
         """Take what pulls the groups off their subspace into it, where that is too much."""
         place, theta = self.stepper.state
-        directions = place @ self.basis
-        pull, _ = self._pull(self.x, directions, theta)
-        off = unit_rows(pull)
-        off = off - (off @ self.basis.T) @ self.basis
-        share = float(torch.linalg.vector_norm(off, dim=1).max())
+        weight, _ = self._weights(self.inner @ place.T.to(self.inner.dtype), theta)
+        inside, projected = (
+            torch.linalg.vector_norm((weight.T @ part).double(), dim=1)
+            for part in (self.inner, self.off_projections)
+        )
+        share = float((projected / torch.hypot(inside, projected).clamp(min=1e-300)).max())
+        if share > _SUSPECT_SHARE * self.most_off:
+            off = unit_rows((weight.T @ self.x).double())
+            off = off - (off @ self.basis.T) @ self.basis
+            share = float(torch.linalg.vector_norm(off, dim=1).max())
         self.residual = max(self.residual, share)
         if share <= self.most_off:
             return
-        _, size, rows = torch.linalg.svd(off, full_matrices=False)
-        more = rows[size > _NEGLIGIBLE_SHARE * self.most_off]
-        self.basis = torch.linalg.qr(
-            torch.cat([self.basis, more])[: self.x.shape[1]].T
-        ).Q.T.contiguous()
-        self.inner = self.x @ self.basis.T.to(self.x.dtype)
+        directions = place @ self.basis
+        self._take_basis(torch.cat([self.basis, main_directions(off, self.most_off)]))
         self.stepper = self.stepper.restarted(self._velocity, (directions @ self.basis.T, theta))
+
+    def _take_basis(self, rows: Tensor) -> None:
+        """Follow coordinates in the span of some rows (k, dim)."""
+        self.basis, dtype = orthonormal_rows(rows), self.x.dtype
+        self.inner = self.x @ self.basis.T.to(dtype)  # (n, r)
+        off = self.projection - self.basis.T @ (self.basis @ self.projection)
+        self.off_projections = self.x @ off.to(dtype)  # (n, columns)
 
     def directions(self, time: float) -> Tensor:
         """The groups' directions at a time within the last step, (k, dim)."""
@@ -144,12 +158,16 @@ class GroupFlow:
 
     def _pull(self, x: Tensor, place: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """G (k, columns of x) and g (k,) on the samples; products in the samples' dtype."""
-        s = x @ place.T.to(x.dtype)  # (n, k)
+        weight, growth = self._weights(x @ place.T.to(x.dtype), theta)
+        return (weight.T @ x).double(), growth
+
+    def _weights(self, s: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+        """How much each sample pulls the groups, which have products s with it, (n, k), and g."""
         power, slope = rounded_power(s, self.p, self.kink_width)
         # The last right-hand side of a step is at its end.
-        self.last_outputs = power @ self.angles.contribution(theta).to(x.dtype)
+        self.last_outputs = power @ self.angles.contribution(theta).to(s.dtype)
         push = self.rate * negative_slopes(self.loss, self.last_outputs, self.y)
-        return ((slope * push[:, None]).T @ x).double(), (push @ power).double()
+        return slope * push[:, None], (push @ power).double()
 
 
 @dataclass(frozen=True)

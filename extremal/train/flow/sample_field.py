@@ -36,6 +36,8 @@ _RANK_SHARE = 1e-14
 _PROBE_NEURONS = 128
 # The share of a gradient that may lie off the subspace is so many tolerances.
 OFF_SUBSPACE_TOLERANCES = 10.0
+# It does not grow by directions in which what lies off it has less than this share of that.
+_NEGLIGIBLE_SHARE = 0.3
 # More may lie off it for this share of the neurons, of those that are not heavy.
 _LEFT_OFF_NEURONS = 0.1
 # The heavy neurons carry this share of all contributions.
@@ -96,43 +98,28 @@ class SampleField:
             kink_width=kink_widths(data.x, p, KINK_TOLERANCES * tolerance),
         )
         if data.x.numel() * len(directions) <= _CHEAP_PRODUCTS:
-            return nothing.widened(place, len(nothing.axes))
-        off = nothing.off_shares(directions, torch.zeros_like(directions[:, 0]), first_push)
-        return nothing.widened(place, nothing.dimensions_for(off))
+            return nothing._placed_in(nothing.axes, place)
+        needed = nothing._dimensions_for(directions, first_push)
+        return nothing._placed_in(nothing.axes[:needed], place)
 
-    def off_shares(self, directions: Tensor, contribution: Tensor, push: Tensor) -> Tensor:
-        """Which share of what a push (n,) is to neurons lies off the first 1, 2, ... axes, (rank,).
-
-        Looked at are gradients of neurons at `directions` (h, dim): of the heaviest ones by their
-        `contribution` (h,), of which the worst counts, and of some of all, of which most count.
-        """
-        if self.dimensions == len(self.axes):
-            return self.label.new_zeros(len(self.axes))
-        spaced = torch.arange(0, len(directions), max(1, len(directions) // _PROBE_NEURONS))
+    def _dimensions_for(self, directions: Tensor, push: Tensor) -> int:
+        """The fewest axes off which no more lies than may, for most of neurons at `directions`."""
+        spaced = _spaced(len(directions))
         most = self._off_shares(directions[spaced], push).quantile(1.0 - _LEFT_OFF_NEURONS, dim=0)
-        order = torch.argsort(contribution.abs(), descending=True)[:_PROBE_NEURONS]
-        mass = contribution.abs()[order]
-        heavy = order[mass.cumsum(0) - mass < _HEAVY_SHARE * mass.sum()]
-        if len(heavy) == 0:
-            return most
-        return torch.maximum(most, self._off_shares(directions[heavy], push).amax(0))
+        enough = torch.nonzero(most <= self.most_off)
+        return self._worthwhile(int(enough[0]) + 1 if len(enough) else len(self.axes))
 
-    def dimensions_for(self, off_shares: Tensor) -> int:
-        """The fewest axes, and no fewer than now, off which no more lies than may."""
-        enough = torch.nonzero(off_shares <= self.most_off)
-        needed = max(int(enough[0]) + 1 if len(enough) else len(off_shares), self.dimensions)
-        return needed if 2 * needed < self.samples.shape[1] else len(self.axes)
+    def _worthwhile(self, dimensions: int) -> int:
+        """That many dimensions, or all of them where so many save little."""
+        return dimensions if 2 * dimensions < self.samples.shape[1] else len(self.axes)
 
     def _off_shares(self, directions: Tensor, push: Tensor) -> Tensor:
-        """Which share of each gradient lies off the first axes and the neuron's own rest.
+        """Which share of each gradient lies off the first 1, 2, ... axes and the neuron's own rest.
 
         (h, rank), for neurons at `directions` (h, dim). With a_r the gradient's and z_r the
         direction's first r coordinates, the part along the rest is (<G, u> - <a_r, z_r>)/beta_r.
         """
-        s = self.samples @ directions.T.to(self.samples.dtype)
-        _, slope = relu_power_with_slope(s, self.p)
-        weight = slope * push.to(s.dtype)[:, None]
-        pull = (weight.T @ self.samples).double()
+        pull = self._gradients(directions, push)
         a, z = pull @ self.axes.T, directions @ self.axes.T
         radial = (pull * directions).sum(1, keepdim=True)
         beta = (1.0 - z.square().cumsum(1)).clamp(min=1e-18).sqrt()
@@ -141,14 +128,45 @@ class SampleField:
         off = whole - a.square().cumsum(1) - torch.where(beta > 1e-6, rest, 0.0).square()
         return (off / whole.clamp(min=1e-300)).clamp(min=0.0).sqrt()
 
-    @property
-    def dimensions(self) -> int:
-        """How many of the axes the frame has."""
-        return len(self.frame.basis)
+    def _gradients(self, directions: Tensor, push: Tensor) -> Tensor:
+        """What a push (n,) pulls neurons at `directions` (k, dim) to, up to a factor, (k, dim)."""
+        s = self.samples @ directions.T.to(self.samples.dtype)
+        _, slope = relu_power_with_slope(s, self.p)
+        return ((slope * push.to(s.dtype)[:, None]).T @ self.samples).double()
 
-    def widened(self, place: Tensor, dimensions: int) -> tuple[SampleField, Tensor]:
-        """The field in so many axes for the neurons at a `place`, and their places there."""
-        basis = self.axes[:dimensions]
+    def off_frame(self, place: Tensor, contribution: Tensor, push: Tensor) -> Tensor:
+        """What lies off the frame of the gradients for a push (n,), over their lengths, (k, dim).
+
+        Of the heaviest neurons by their `contribution` (h,), and of most of some of all.
+        """
+        order = torch.argsort(contribution.abs(), descending=True)[:_PROBE_NEURONS]
+        mass = contribution.abs()[order]
+        heavy = order[mass.cumsum(0) - mass < _HEAVY_SHARE * mass.sum()]
+        some = self._off_frame(place, _spaced(len(place)), push)
+        length = torch.linalg.vector_norm(some, dim=1)
+        most = some[length <= length.quantile(1.0 - _LEFT_OFF_NEURONS)]
+        return torch.cat([self._off_frame(place, heavy, push), most])
+
+    def _off_frame(self, place: Tensor, rows: Tensor, push: Tensor) -> Tensor:
+        frame = SubspaceFrame(self.frame.basis, self.frame.rest[rows])
+        pull = unit_rows(self._gradients(unit_rows(frame.lift(place[rows])), push))
+        off = pull - (pull @ frame.basis.T) @ frame.basis
+        return off - (off * frame.rest).sum(1, keepdim=True) * frame.rest
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the frame has all of the data's directions."""
+        return len(self.frame.basis) == len(self.axes)
+
+    def widened(self, place: Tensor, off: Tensor) -> tuple[SampleField, Tensor]:
+        """The field with what lies `off` the frame in it, for neurons at a `place`, and theirs."""
+        more = main_directions(off, self.most_off)
+        if self._worthwhile(len(self.frame.basis) + len(more)) == len(self.axes):
+            return self._placed_in(self.axes, place)
+        return self._placed_in(orthonormal_rows(torch.cat([self.frame.basis, more])), place)
+
+    def _placed_in(self, basis: Tensor, place: Tensor) -> tuple[SampleField, Tensor]:
+        """The field in the span of orthonormal rows for neurons at a `place`, and their places."""
         frame, found = SubspaceFrame.of(unit_rows(self.frame.lift(place)), basis)
         has_rests = bool((found[:, -1] > 0).any())
         dtype = self.samples.dtype
@@ -356,6 +374,22 @@ def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tenso
     if kink_width is None:
         return relu_power_with_slope(s, p)
     return torch.relu(s), (s / kink_width.clamp(min=1e-30)).clamp_(0.0, 1.0)
+
+
+def main_directions(off: Tensor, most_off: float) -> Tensor:
+    """Orthonormal rows without which little of what lies `off` a subspace (k, dim) is left."""
+    _, size, rows = torch.linalg.svd(off, full_matrices=False)
+    return rows[size > _NEGLIGIBLE_SHARE * most_off]
+
+
+def orthonormal_rows(rows: Tensor) -> Tensor:
+    """Orthonormal rows with the same span, (at most dim, dim)."""
+    return torch.linalg.qr(rows[: rows.shape[1]].T).Q.T.contiguous()
+
+
+def _spaced(count: int) -> Tensor:
+    """The numbers of some of so many neurons, equally far apart."""
+    return torch.arange(0, count, max(1, count // _PROBE_NEURONS))
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -197,7 +197,7 @@ theorem = Experiment(
             against="theory",
         ),
     ),
-    version=3,
+    version=4,
     notes=(
         "Errors at sqrt(2)/2 and agreements are of samples. That no classifier has less than "
         "min(K1, K2)/K there, and F^(p) no less accuracy than its bound, is proven: panels show "

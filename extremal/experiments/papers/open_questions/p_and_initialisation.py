@@ -315,6 +315,7 @@ initialisation = Experiment(
         _less("cosine_centers", 0.5, 3.0, 1.0),
         _less("cosine_averages", 0.5, 1.0, 1.0),
     ),
+    version=2,
     notes=(
         "One seed has the same data and the same initial weights up to their scale. A negative "
         "tolerance asks for a difference of at least that much. That a larger scale costs "
