@@ -13,16 +13,20 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 from extremal.data import Dataset
+from extremal.models import relu_power_with_slope
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
 from extremal.train.flow.sample_field import (
     KINK_TOLERANCES,
+    LEFT_OFF_SHARE,
     OFF_SUBSPACE_TOLERANCES,
     kink_widths,
     main_directions,
+    most_of_the_probes,
     orthonormal_rows,
+    random_probes,
     rounded_power,
 )
 from extremal.train.losses import Loss, negative_slopes
@@ -74,6 +78,8 @@ class GroupFlow:
         draw = torch.Generator().manual_seed(0)
         shape = (data.dim, _SKETCH_COLUMNS)
         self.projection = torch.randn(shape, dtype=torch.float64, generator=draw) / shape[1] ** 0.5
+        probed = self.x @ random_probes(self.x).T.to(self.x.dtype)
+        self.probe_slope = relu_power_with_slope(probed, self.p)[1]  # (n, probes)
         pull, _ = self._pull(self.x, start, self.first_theta)
         self._take_basis(torch.cat([neurons.field.frame.basis, start, pull]))
         self.most_off, self.residual = most_off, 0.0
@@ -109,17 +115,22 @@ class GroupFlow:
         return True
 
     def _widen_if_needed(self) -> None:
-        """Take what pulls the groups off their subspace into it, where that is too much."""
+        """Take what pulls groups and probes off the subspace into it, where that is too much."""
         place, theta = self.stepper.state
         weight, _ = self._weights(self.inner @ place.T.to(self.inner.dtype), theta)
+        push = negative_slopes(self.loss, self.last_outputs, self.y)
+        weight = torch.cat([weight, self.probe_slope * push[:, None]], 1)
         inside, projected = (
             torch.linalg.vector_norm((weight.T @ part).double(), dim=1)
             for part in (self.inner, self.off_projections)
         )
-        share = float((projected / torch.hypot(inside, projected).clamp(min=1e-300)).max())
+        found = projected / torch.hypot(inside, projected).clamp(min=1e-300)
+        probed = found[len(theta) :].quantile(1.0 - LEFT_OFF_SHARE)
+        share = float(torch.maximum(found[: len(theta)].max(), probed))
         if share > _SUSPECT_SHARE * self.most_off:
             off = unit_rows((weight.T @ self.x).double())
             off = off - (off @ self.basis.T) @ self.basis
+            off = torch.cat([off[: len(theta)], most_of_the_probes(off[len(theta) :])])
             share = float(torch.linalg.vector_norm(off, dim=1).max())
         self.residual = max(self.residual, share)
         if share <= self.most_off:
