@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -20,6 +22,18 @@ def rare_group(count: int = 300, dim: int = 40) -> Dataset:
     y = torch.tensor([1, 1, -1, -1])[group]
     x[:2], y[:2] = 0.0, 1
     x[:2, -1] = 0.5
+    return Dataset(x, y)
+
+
+def lone_sample(count: int = 600, dim: int = 60) -> Dataset:
+    """Four clusters, and one sample in a direction that no other has."""
+    generator = torch.Generator().manual_seed(0)
+    group = torch.multinomial(torch.ones(4), count, replacement=True, generator=generator)
+    noise = torch.randn(count, dim, generator=generator, dtype=torch.float64)
+    x = torch.eye(dim, dtype=torch.float64)[group] + 0.1 / dim**0.5 * noise
+    y = torch.tensor([1, 1, -1, -1])[group]
+    x[0], y[0] = 0.0, 1
+    x[0, -1] = 1.0
     return Dataset(x, y)
 
 
@@ -47,6 +61,7 @@ def off(data: Dataset, p: float, **settings) -> tuple[float, dict]:
 @pytest.mark.parametrize("last_stage", [False, True])
 def test_a_subspace_grows_to_what_is_left_to_pull(last_stage, monkeypatch):
     monkeypatch.setattr(sample_field, "_CHEAP_PRODUCTS", 0)
+    monkeypatch.setattr(sample_field, "_OUTLIER_RATIO", math.inf)
     if last_stage:
         monkeypatch.setattr(coupled_stage, "_FEW_PRODUCTS", 0)
     found, info = off(rare_group(), 2.0, until=8000.0)
@@ -57,9 +72,22 @@ def test_a_subspace_grows_to_what_is_left_to_pull(last_stage, monkeypatch):
 
 def test_without_that_the_rare_group_is_never_learned(monkeypatch):
     monkeypatch.setattr(sample_field, "_CHEAP_PRODUCTS", 0)
+    monkeypatch.setattr(sample_field, "_OUTLIER_RATIO", math.inf)
     monkeypatch.setattr(coupled_stage.CoupledStage, "_widen", lambda *_: False)
     found, _ = off(rare_group(), 2.0, until=8000.0)
     assert found > 0.1
+
+
+@pytest.mark.parametrize("outlier_ratio", [2.0, math.inf], ids=["at once", "by probes"])
+def test_what_aligned_neurons_hardly_see_is_learned(outlier_ratio, monkeypatch):
+    """From 1e-20 all neurons turn away from the sample long before the others are fitted."""
+    monkeypatch.setattr(sample_field, "_CHEAP_PRODUCTS", 0)
+    monkeypatch.setattr(sample_field, "_OUTLIER_RATIO", outlier_ratio)
+    data, init, generator = lone_sample(), Gaussian(1e-20), torch.Generator().manual_seed(0)
+    net = PReLUNet(60, 40, 1.5, init=init, dtype=torch.float64, generator=generator)
+    info = gradient_flow(net, data, until=6e4).info
+    assert float(net(data.x).detach()[0]) > 2.0
+    assert info["subspace"] < 20
 
 
 @pytest.mark.parametrize("p", [2.0, 3.0])

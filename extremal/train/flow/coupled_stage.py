@@ -351,9 +351,7 @@ class CoupledStage(FlowStage):
         found = None if gathering or self._goes_to_the_end else self._checked_groups()
         if found is None:
             return None
-        fitting = FittingStage(
-            self.plan, self.stepper, *found, coupled_since=self.begun, residual=self.residual
-        )
+        fitting = FittingStage(self.plan, self.stepper, *found, residual=self.residual)
         if self._fits:
             fitting.tighten()
         return fitting

@@ -1,4 +1,4 @@
-"""The last stage: the few are followed on all samples; for p = 1 groups merge where they meet.
+"""The last stage: the few, each a neuron or for p = 1 a group of them, are followed on all samples.
 
 `GroupFlow` integrates a fixed set of groups in a small subspace, and watches what lies off it.
 """
@@ -13,23 +13,27 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 from extremal.data import Dataset
+from extremal.models import relu_power_with_slope
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
-from extremal.train.flow.neuron_groups import Groups, group_neurons, groups_within_tolerance
+from extremal.train.flow.neuron_groups import Groups
 from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
 from extremal.train.flow.sample_field import (
     KINK_TOLERANCES,
+    LEFT_OFF_SHARE,
     OFF_SUBSPACE_TOLERANCES,
     kink_widths,
     main_directions,
+    most_of_the_probes,
     orthonormal_rows,
+    random_probes,
     rounded_power,
 )
 from extremal.train.losses import Loss, negative_slopes
 
 # So few groups are cheap enough to be followed with smaller errors.
 _FEW_GROUPS = 100
-# The share of the tolerance for few groups, and for the change that a later merging makes.
+# The share of the tolerance for few groups.
 _FEW_GROUPS_TOLERANCE_SHARE = 0.1
 # Gradients are held against their subspace again once the loss is this share of what it was.
 _WATCHED_LOSS_RATIO = 0.75
@@ -39,8 +43,6 @@ _WATCHED_TIME_RATIO = 1.5
 _SKETCH_COLUMNS = 32
 # It is computed where the estimate is above this share of what may lie off: it errs by an eighth.
 _SUSPECT_SHARE = 0.5
-# Merging groups is worth the new start of the integration if it leaves at most this share of them.
-_WORTHWHILE_GROUP_SHARE = 0.8
 
 
 class GroupFlow:
@@ -74,6 +76,8 @@ class GroupFlow:
         draw = torch.Generator().manual_seed(0)
         shape = (data.dim, _SKETCH_COLUMNS)
         self.projection = torch.randn(shape, dtype=torch.float64, generator=draw) / shape[1] ** 0.5
+        probed = self.x @ random_probes(self.x).T.to(self.x.dtype)
+        self.probe_slope = relu_power_with_slope(probed, self.p)[1]  # (n, probes)
         pull, _ = self._pull(self.x, start, self.first_theta)
         self._take_basis(torch.cat([neurons.field.frame.basis, start, pull]))
         self.most_off, self.residual = most_off, 0.0
@@ -109,17 +113,22 @@ class GroupFlow:
         return True
 
     def _widen_if_needed(self) -> None:
-        """Take what pulls the groups off their subspace into it, where that is too much."""
+        """Take what pulls groups and probes off the subspace into it, where that is too much."""
         place, theta = self.stepper.state
         weight, _ = self._weights(self.inner @ place.T.to(self.inner.dtype), theta)
+        push = negative_slopes(self.loss, self.last_outputs, self.y)
+        weight = torch.cat([weight, self.probe_slope * push[:, None]], 1)
         inside, projected = (
             torch.linalg.vector_norm((weight.T @ part).double(), dim=1)
             for part in (self.inner, self.off_projections)
         )
-        share = float((projected / torch.hypot(inside, projected).clamp(min=1e-300)).max())
+        found = projected / torch.hypot(inside, projected).clamp(min=1e-300)
+        probed = found[len(theta) :].quantile(1.0 - LEFT_OFF_SHARE)
+        share = float(torch.maximum(found[: len(theta)].max(), probed))
         if share > _SUSPECT_SHARE * self.most_off:
             off = unit_rows((weight.T @ self.x).double())
             off = off - (off @ self.basis.T) @ self.basis
+            off = torch.cat([off[: len(theta)], most_of_the_probes(off[len(theta) :])])
             share = float(torch.linalg.vector_norm(off, dim=1).max())
         self.residual = max(self.residual, share)
         if share <= self.most_off:
@@ -142,12 +151,9 @@ class GroupFlow:
     def outputs(self, time: float) -> Tensor:
         """f on the training data, (n,), of the groups alone."""
         place, theta = self.stepper.state_at(time)
-        return self.values(unit_rows(place), self.angles.contribution(theta))
-
-    def values(self, place: Tensor, contribution: Tensor) -> Tensor:
-        """f on the training data, (n,), of neurons at these coordinates (k, r)."""
-        power, _ = rounded_power(self.inner @ place.T.to(self.inner.dtype), self.p, self.kink_width)
-        return (power @ contribution.to(power.dtype)).double()
+        s = self.inner @ unit_rows(place).T.to(self.inner.dtype)
+        power, _ = rounded_power(s, self.p, self.kink_width)
+        return (power @ self.angles.contribution(theta).to(power.dtype)).double()
 
     def angle_since_start(self, time: float) -> Tensor:
         """How far theta has come since the start, (k,)."""
@@ -180,11 +186,10 @@ class GroupsCheck:
 
 
 class FittingStage(FlowStage):
-    """Groups of neurons from where `stepper` stands, followed by a `flow` that merging replaces.
+    """Groups of neurons from where `stepper` stands, followed by a `flow`.
 
-    `coupled_since` is when neurons began to interact. `change` and `bound` add up what dropping and
-    merging changed when it was done: on the training data, and at most on the unit ball. `residual`
-    is the largest that the stage before has seen.
+    `change` and `bound` are what dropping and merging changed when it was done: on the training
+    data, and at most on the unit ball. `residual` is the largest that the stage before has seen.
     """
 
     name = "fitting"
@@ -197,18 +202,26 @@ class FittingStage(FlowStage):
         change: float,
         check: GroupsCheck,
         *,
-        coupled_since: float,
         residual: float,
     ) -> None:
         super().__init__(plan)
         self.start, self.begun = stepper.state, stepper.time  # of all neurons
-        self.coupled_since, self.check, self.tightened = coupled_since, check, False
+        self.groups, self.check = groups, check
         field = plan.system.field
-        self.kink_width = kink_widths(plan.data.x, field.p, KINK_TOLERANCES * plan.tolerance)
         directions = field.frame.lift(self.start[0])
-        self.residual = residual  # the largest that was seen before the present groups
+        self.residual = residual
         self.change, self.bound = change, groups.change_bound(directions, field.p)
-        self._replace_groups(groups, groups.mean(directions), stepper)
+        few = len(groups.leaders) <= _FEW_GROUPS
+        self.flow = GroupFlow(
+            plan.data,
+            plan.system,
+            groups,
+            groups.mean(directions),
+            stepper,
+            plan.tolerance * (_FEW_GROUPS_TOLERANCE_SHARE if few else 1.0),
+            OFF_SUBSPACE_TOLERANCES * plan.tolerance,
+            kink_widths(plan.data.x, field.p, KINK_TOLERANCES * plan.tolerance),
+        )
 
     @property
     def time(self) -> float:
@@ -235,14 +248,11 @@ class FittingStage(FlowStage):
         }
 
     def tighten(self) -> None:
-        """Go on with smaller errors, from here on and after each merging."""
-        self.tightened = True
+        """Go on with smaller errors from here on."""
         self.flow.tighten(self.plan.late_tolerance)
 
     def advance(self, limit: float) -> FlowStage | None:
-        """Take one step, not beyond `limit`; for p = 1 merge groups before it if that is due."""
-        if self.plan.system.field.p == 1.0 and self.time >= self._next_merge_time:
-            self._merge_if_worthwhile()
+        """Take one step, not beyond `limit`."""
         self.flow.advance(limit)
         return None
 
@@ -272,66 +282,3 @@ class FittingStage(FlowStage):
         """
         angles = self.plan.system.angles.take(torch.nonzero(member).squeeze(1))
         return torch.exp(angles.log_norm(self.start[1][member]) - angles.log_norm(theta))
-
-    def _replace_groups(
-        self, groups: Groups, directions: Tensor, stepper: RungeKuttaStepper
-    ) -> None:
-        """Follow groups with these directions from where a stepper stands."""
-        self.groups = groups
-        few = len(groups.leaders) <= _FEW_GROUPS
-        tolerance = self.plan.tolerance * (_FEW_GROUPS_TOLERANCE_SHARE if few else 1.0)
-        self.flow = GroupFlow(
-            self.plan.data,
-            self.plan.system,
-            groups,
-            directions,
-            stepper,
-            tolerance,
-            OFF_SUBSPACE_TOLERANCES * self.plan.tolerance,
-            self.kink_width,
-        )
-        self._next_merge_time = self._later_merge_time()
-        if self.tightened:
-            self.tighten()
-
-    def _later_merge_time(self) -> float:
-        """The time of the next check for merging: half as long again since neurons interact."""
-        growth_time = 1.0 / self.plan.growth_rate_bound
-        return self.time + 0.5 * (self.time - self.coupled_since + growth_time)
-
-    def _merge_if_worthwhile(self) -> None:
-        """Merge groups whose directions have met, if that leaves clearly fewer of them."""
-        few, change = self._met_groups()
-        self._next_merge_time = self._later_merge_time()
-        if len(few.leaders) > _WORTHWHILE_GROUP_SHARE * len(self.groups.leaders):
-            return
-        member = self.groups.owner >= 0
-        angle = self.groups.theta.clone()
-        angle[member] += self.flow.angle_since_start(self.time)[self.groups.owner[member]]
-        new = self.groups.merged_by(few, angle, self.plan.system.angles.contribution(angle))
-        directions = self.flow.directions(self.time)
-        self.residual = max(self.residual, self.flow.residual)
-        self.change += change
-        self.bound += few.change_bound(directions, self.plan.system.field.p)
-        self._replace_groups(new, few.mean(directions), self.flow.stepper)
-
-    def _met_groups(self) -> tuple[Groups, float]:
-        """Groups of groups whose directions have met, and how much they change the outputs."""
-        flow = self.flow
-        place, theta = flow.stepper.state
-        contribution = flow.angles.contribution(theta)
-        share = contribution.abs() / contribution.abs().sum()
-
-        def merged(groups: Groups) -> Tensor:
-            return flow.values(unit_rows(groups.mean(place)), groups.contributions())
-
-        def distance(leader: int) -> Tensor:
-            return torch.linalg.vector_norm(place - place[leader], dim=1)
-
-        def grouped(reach: float) -> Groups:
-            return group_neurons(
-                distance, contribution, theta, share, left_out_share=0.0, reach=reach
-            )
-
-        tolerance = _FEW_GROUPS_TOLERANCE_SHARE * self.plan.tolerance
-        return groups_within_tolerance(flow.outputs(self.time), merged, grouped, tolerance)

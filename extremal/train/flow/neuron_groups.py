@@ -10,9 +10,6 @@ from torch import Tensor
 
 from extremal._tensors import unit_rows
 
-# The reach within which neurons are grouped is halved at most so often, then set to 0.
-_REACH_HALVINGS = 8
-
 
 @dataclass(frozen=True, eq=False)
 class Groups:
@@ -58,14 +55,6 @@ class Groups:
         moved, left_out = p * (mass[member] * gap).sum(), mass[~member].sum()
         return float((moved + left_out) / mass.sum().clamp(min=1e-300))
 
-    def merged_by(self, few: Groups, theta: Tensor, contribution: Tensor) -> Groups:
-        """Groups of these groups, for neurons at `theta` (h,) with contributions (h,)."""
-        member = self.owner >= 0
-        owner = self.owner.clone()
-        owner[member] = few.owner[self.owner[member]]
-        leaders = [self.leaders[i] for i in few.leaders]
-        return Groups(owner, leaders, theta, contribution)
-
     def shares(self) -> Tensor:
         """The share of each neuron in its group's contributions, (k, h)."""
         member = self.owner >= 0
@@ -73,35 +62,6 @@ class Groups:
         matrix = torch.zeros(len(self.leaders), len(mass), dtype=mass.dtype)
         matrix[self.owner[member], torch.nonzero(member).squeeze(1)] = mass[member]
         return matrix / matrix.sum(1, keepdim=True)
-
-    def contributions(self) -> Tensor:
-        """The groups' signed contributions, (k,)."""
-        return self.total(self.contribution[self.owner >= 0])
-
-
-def groups_within_tolerance(
-    whole: Tensor,
-    merged: Callable[[Groups], Tensor],
-    group: Callable[[float], Groups],
-    tolerance: float,
-) -> tuple[Groups, float]:
-    """Groups of `group(reach)` that hardly change the outputs, and by how much one at most.
-
-    The outputs change by a tenth of the tolerance on average, and none by more than ten tolerances,
-    as a sample may do that lies at the kinks of many neurons. `whole` is f at samples or clusters,
-    and `merged` what it is with groups for neurons; changes are relative to the largest output. The
-    first reach is one at which a change of second order is the tolerance.
-    """
-    reach = tolerance**0.5
-    largest = float(whole.abs().max().clamp(min=1e-300))
-    for _ in range(_REACH_HALVINGS):
-        groups = group(reach)
-        gap = (merged(groups) - whole).abs() / largest
-        if float(gap.mean()) <= 0.1 * tolerance and float(gap.max()) <= 10.0 * tolerance:
-            return groups, float(gap.max())
-        reach *= 0.5
-    groups = group(0.0)
-    return groups, float((merged(groups) - whole).abs().max()) / largest
 
 
 def heaviest_neurons(

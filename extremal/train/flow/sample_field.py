@@ -32,14 +32,19 @@ _MOST_TURN_TOLERANCES = 100.0
 _CHEAP_PRODUCTS = 100_000_000
 # Directions in which the data have less than this share of their largest square have none of them.
 _RANK_SHARE = 1e-14
-# The gradients of so many neurons, and of as many of the heaviest ones, choose the subspace.
+# The gradients of so many neurons choose the subspace, and those of as many heavy ones watch it.
 _PROBE_NEURONS = 128
+# So do those of neurons at so many random directions, which see whatever is left to learn.
+_RANDOM_PROBES = 32
+# Samples that are so many times as far off the subspace as most join it, and so many at most.
+_OUTLIER_RATIO = 2.0
+_MOST_OUTLIERS = 64
 # The share of a gradient that may lie off the subspace is so many tolerances.
 OFF_SUBSPACE_TOLERANCES = 10.0
 # It does not grow by directions in which what lies off it has less than this share of that.
 _NEGLIGIBLE_SHARE = 0.3
-# More may lie off it for this share of the neurons, of those that are not heavy.
-_LEFT_OFF_NEURONS = 0.1
+# More may lie off it for this share of the neurons at the start, and of the probes.
+LEFT_OFF_SHARE = 0.1
 # The heavy neurons carry this share of all contributions.
 _HEAVY_SHARE = 0.99
 # The slope of relu rises to 1 within so many tolerances of a sample's length, for p = 1.
@@ -100,14 +105,30 @@ class SampleField:
         if data.x.numel() * len(directions) <= _CHEAP_PRODUCTS:
             return nothing._placed_in(nothing.axes, place)
         needed = nothing._dimensions_for(directions, first_push)
-        return nothing._placed_in(nothing.axes[:needed], place)
+        return nothing._placed_in(nothing._with_outliers(nothing.axes[:needed]), place)
 
     def _dimensions_for(self, directions: Tensor, push: Tensor) -> int:
         """The fewest axes off which no more lies than may, for most of neurons at `directions`."""
-        spaced = _spaced(len(directions))
-        most = self._off_shares(directions[spaced], push).quantile(1.0 - _LEFT_OFF_NEURONS, dim=0)
+        spaced = torch.arange(0, len(directions), max(1, len(directions) // _PROBE_NEURONS))
+        most = self._off_shares(directions[spaced], push).quantile(1.0 - LEFT_OFF_SHARE, dim=0)
         enough = torch.nonzero(most <= self.most_off)
         return self._worthwhile(int(enough[0]) + 1 if len(enough) else len(self.axes))
+
+    def _with_outliers(self, basis: Tensor) -> Tensor:
+        """A basis with the directions of the samples that lie far off it, where others do not.
+
+        They pull neurons little at the start, but may decide who will be open to them.
+        """
+        if len(basis) == len(self.axes):
+            return basis
+        inside = self.samples @ basis.T.to(self.samples.dtype)
+        square = self.samples.square().sum(1)
+        off = (square - inside.square().sum(1)).clamp(min=0.0).sqrt()
+        far = torch.maximum(_OUTLIER_RATIO * off.median(), self.most_off * square.sqrt())
+        rows = off.topk(min(_MOST_OUTLIERS, len(off))).indices
+        apart = unit_rows(self.samples[rows[off[rows] > far[rows]]].double())
+        apart = apart - (apart @ basis.T) @ basis
+        return self._widened(basis, main_directions(apart, self.most_off))
 
     def _worthwhile(self, dimensions: int) -> int:
         """That many dimensions, or all of them where so many save little."""
@@ -137,21 +158,22 @@ class SampleField:
     def off_frame(self, place: Tensor, contribution: Tensor, push: Tensor) -> Tensor:
         """What lies off the frame of the gradients for a push (n,), over their lengths, (k, dim).
 
-        Of the heaviest neurons by their `contribution` (h,), and of most of some of all.
+        Of the heaviest neurons by their `contribution` (h,), and of random probes: neurons that
+        have aligned hardly see what is left to learn, until it has turned them.
         """
         order = torch.argsort(contribution.abs(), descending=True)[:_PROBE_NEURONS]
         mass = contribution.abs()[order]
         heavy = order[mass.cumsum(0) - mass < _HEAVY_SHARE * mass.sum()]
-        some = self._off_frame(place, _spaced(len(place)), push)
-        length = torch.linalg.vector_norm(some, dim=1)
-        most = some[length <= length.quantile(1.0 - _LEFT_OFF_NEURONS)]
-        return torch.cat([self._off_frame(place, heavy, push), most])
-
-    def _off_frame(self, place: Tensor, rows: Tensor, push: Tensor) -> Tensor:
-        frame = SubspaceFrame(self.frame.basis, self.frame.rest[rows])
-        pull = unit_rows(self._gradients(unit_rows(frame.lift(place[rows])), push))
+        frame, probes = (
+            replace(self.frame, rest=self.frame.rest[heavy]),
+            random_probes(self.samples),
+        )
+        at = torch.cat([unit_rows(frame.lift(place[heavy])), probes])
+        rest = torch.cat([frame.rest, torch.zeros_like(probes)])
+        pull = unit_rows(self._gradients(at, push))
         off = pull - (pull @ frame.basis.T) @ frame.basis
-        return off - (off * frame.rest).sum(1, keepdim=True) * frame.rest
+        off = off - (off * rest).sum(1, keepdim=True) * rest
+        return torch.cat([off[: len(heavy)], most_of_the_probes(off[len(heavy) :])])
 
     @property
     def is_whole(self) -> bool:
@@ -161,9 +183,13 @@ class SampleField:
     def widened(self, place: Tensor, off: Tensor) -> tuple[SampleField, Tensor]:
         """The field with what lies `off` the frame in it, for neurons at a `place`, and theirs."""
         more = main_directions(off, self.most_off)
-        if self._worthwhile(len(self.frame.basis) + len(more)) == len(self.axes):
-            return self._placed_in(self.axes, place)
-        return self._placed_in(orthonormal_rows(torch.cat([self.frame.basis, more])), place)
+        return self._placed_in(self._widened(self.frame.basis, more), place)
+
+    def _widened(self, basis: Tensor, more: Tensor) -> Tensor:
+        """A basis with more directions, or of all dimensions where so many save little."""
+        if self._worthwhile(len(basis) + len(more)) == len(self.axes):
+            return self.axes
+        return orthonormal_rows(torch.cat([basis, more])) if len(more) else basis
 
     def _placed_in(self, basis: Tensor, place: Tensor) -> tuple[SampleField, Tensor]:
         """The field in the span of orthonormal rows for neurons at a `place`, and their places."""
@@ -387,9 +413,17 @@ def orthonormal_rows(rows: Tensor) -> Tensor:
     return torch.linalg.qr(rows[: rows.shape[1]].T).Q.T.contiguous()
 
 
-def _spaced(count: int) -> Tensor:
-    """The numbers of some of so many neurons, equally far apart."""
-    return torch.arange(0, count, max(1, count // _PROBE_NEURONS))
+def random_probes(x: Tensor) -> Tensor:
+    """Some random unit vectors in the space of points (n, dim), always the same, (k, dim)."""
+    draw = torch.Generator().manual_seed(1)
+    shape = (_RANDOM_PROBES, x.shape[1])
+    return unit_rows(torch.randn(shape, dtype=torch.float64, generator=draw))
+
+
+def most_of_the_probes(off: Tensor) -> Tensor:
+    """What lies off a subspace (k, dim), without the few rows of which most does."""
+    length = torch.linalg.vector_norm(off, dim=1)
+    return off[length <= length.quantile(1.0 - LEFT_OFF_SHARE)]
 
 
 def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
