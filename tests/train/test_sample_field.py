@@ -171,3 +171,13 @@ def test_a_part_of_the_samples_has_the_moments_of_all():
     index, count = field.random_part(len(data))
     assert index.tolist() == list(range(len(data)))
     torch.testing.assert_close(count, field.share)
+
+
+@pytest.mark.parametrize("count", [40, 400])
+def test_one_large_direction_hides_no_other_of_float32_data(count):
+    data = sample(60, count, spread=1.0)
+    large = unit_rows(torch.ones(1, 60, dtype=torch.float64))
+    x = (data.x + 1e5 * (data.x @ large.T) @ large).float()
+    field, _ = field_of(Dataset(x, data.y), 3.0, neurons(60), 1e-3)
+    lost = x.double() - x.double() @ field.axes.T @ field.axes
+    assert float(lost.norm(dim=1).max()) <= 0.1 * float(data.x.norm(dim=1).min())

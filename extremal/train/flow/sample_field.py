@@ -84,15 +84,14 @@ class SampleField:
 
         `first_push` (n,) is what pulls at the start, up to a factor.
         """
-        values, axes = _spectrum(data.x)
+        top, axes = _main_axes(data.x)
         longest = float(torch.linalg.vector_norm(data.x, dim=1).max())
-        top = float(values[0])
         bound = top ** (p / 2.0) if p <= 2.0 else longest ** (p - 2.0) * top
         frame, place = SubspaceFrame.of(directions, axes[:0])
         nothing = cls(
             frame,
             samples=data.x,
-            axes=axes[: int((values > _RANK_SHARE * top).sum())],
+            axes=axes,
             most_off=OFF_SUBSPACE_TOLERANCES * tolerance,
             x=data.x[:0],
             rest_products=None,
@@ -426,7 +425,19 @@ def most_of_the_probes(off: Tensor) -> Tensor:
     return off[length <= length.quantile(1.0 - LEFT_OFF_SHARE)]
 
 
-def _spectrum(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues of the mean of x x^T, largest first, and the eigenvectors as rows."""
-    values, vectors = torch.linalg.eigh((x.T @ x).double() / len(x))
-    return values.flip(0).clamp(min=0.0), vectors.flip(1).T.contiguous()
+def _main_axes(x: Tensor) -> tuple[float, Tensor]:
+    """The largest mean square of the data in a direction, and all directions that have data.
+
+    The directions are orthonormal rows (rank, dim), leading first. Those with a share of at most
+    `_RANK_SHARE` of the largest square are left out, but not where products are in float32: its
+    rounding hides directions that hold little of the data, and those may be what decides.
+    """
+    if len(x) < x.shape[1]:
+        _, size, rows = torch.linalg.svd(x.double(), full_matrices=False)
+        values = size.square() / len(x)
+    else:
+        rising, columns = torch.linalg.eigh((x.T @ x).double() / len(x))
+        values, rows = rising.flip(0), columns.flip(1).T
+    top, exact = float(values[0]), x.dtype == torch.float64 or len(x) < x.shape[1]
+    rank = int((values > _RANK_SHARE * top).sum()) if exact else len(values)
+    return max(top, 0.0), rows[:rank].contiguous()
