@@ -5,6 +5,7 @@ from extremal.models.activations import (
     SmoothedReLU,
     relu_power,
     relu_power_with_slope,
+    relu_power_with_slope_,
 )
 from extremal.models.classification_margin import (
     HasInputGradient,
@@ -177,6 +178,7 @@ __all__ = [
     "reduced_networks",
     "relu_power",
     "relu_power_with_slope",
+    "relu_power_with_slope_",
     "representations",
     "rescaled",
     "run_dtype",

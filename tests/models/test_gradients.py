@@ -8,7 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from extremal.models import PReLUNet, margin, margin_gradient
+from extremal.models import (
+    PReLUNet,
+    margin,
+    margin_gradient,
+    relu_power_with_slope,
+    relu_power_with_slope_,
+)
 from tests.models.helpers_networks import PAIRS, POWERS, make_net, points_off_kinks
 
 
@@ -86,3 +92,12 @@ def test_margin_is_own_output_minus_best_foreign_one():
     assert margin(Fixed(), out, torch.tensor([0, 1, 2])).tolist() == [1.0, -2.0, -1.0]
     assert margin(Fixed(), out[:0], torch.zeros(0, dtype=torch.int64)).tolist() == []
     assert margin(Fixed(), out[:, 0], torch.tensor([1, -1, 1])).tolist() == [3.0, -3.0, 3.0]
+
+
+@pytest.mark.parametrize("p", [1.0, 1.5, 2.0, 3.0, 4.0, 5.5])
+def test_a_power_written_over_its_argument_is_the_same(p):
+    s = torch.linspace(-1.0, 2.0, 31, dtype=torch.float64)
+    wanted = relu_power_with_slope(s, p)
+    found = relu_power_with_slope_(s, p)
+    assert all(torch.equal(*pair) for pair in zip(found, wanted, strict=True))
+    assert found[0].data_ptr() == s.data_ptr()

@@ -16,9 +16,10 @@ from extremal.train import gd, gradient_flow
 from tests.train.flow_problem import largest_difference, problem
 
 USERS = (
-    "models.prelu_net",
-    "train.flow.sample_field",
-    "train.optimisers",
+    "models.prelu_net.relu_power_with_slope",
+    "train.flow.sample_field.relu_power_with_slope",
+    "train.flow.sample_field.relu_power_with_slope_",
+    "train.optimisers.relu_power_with_slope",
 )
 THROUGH = ([[0.8, 0.6], [0.0, 1.0]], [1, 1])  # upwards on both sides
 AGAINST = ([[0.8, 0.6], [0.0, 2.0]], [1, -1])  # towards the kink: it slides along it
@@ -39,7 +40,7 @@ def slope_one(monkeypatch):
 
     def use() -> list[int]:
         for name in USERS:
-            monkeypatch.setattr(f"extremal.{name}.relu_power_with_slope", other)
+            monkeypatch.setattr(f"extremal.{name}", other)
         return zeros
 
     return use

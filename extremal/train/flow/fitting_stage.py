@@ -173,7 +173,7 @@ class GroupFlow:
         # The last right-hand side of a step is at its end.
         self.last_outputs = power @ self.angles.contribution(theta).to(s.dtype)
         push = self.rate * negative_slopes(self.loss, self.last_outputs, self.y)
-        return slope * push[:, None], (push @ power).double()
+        return slope.mul_(push[:, None]), (push @ power).double()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from extremal._tensors import batches, unit_rows
 from extremal.data import Dataset
-from extremal.models import relu_power_with_slope
+from extremal.models import relu_power_with_slope, relu_power_with_slope_
 from extremal.train.flow.neuron_dynamics import SubspaceFrame
 from extremal.train.losses import Loss, negative_slopes
 
@@ -395,10 +395,13 @@ def kink_widths(x: Tensor, p: float, share: float) -> Tensor | None:
 
 
 def rounded_power(s: Tensor, p: float, kink_width: Tensor | None) -> tuple[Tensor, Tensor]:
-    """relu(s)^p and its slope, which for p = 1 rises to 1 within `kink_width`, if there is one."""
+    """relu(s)^p and its slope, which for p = 1 rises to 1 within `kink_width`, if there is one.
+
+    The products `s` are written over: most of a flow's time goes into passes over them.
+    """
     if kink_width is None:
-        return relu_power_with_slope(s, p)
-    return torch.relu(s), (s / kink_width.clamp(min=1e-30)).clamp_(0.0, 1.0)
+        return relu_power_with_slope_(s, p)
+    return torch.relu(s), s.div_(kink_width.clamp(min=1e-30)).clamp_(0.0, 1.0)
 
 
 def main_directions(off: Tensor, most_off: float) -> Tensor:
