@@ -36,7 +36,7 @@ SETTINGS: dict[str, Any] = {
     "recipe_steps": 80_200,
     "recipe_moments": [0.0, 50.0, 200.0, 1000.0, 16_040.0],
     "recipe_steps_timed": 10,
-    "flow_repeats": {"mixture": 3, "general": 1},
+    "flow_repeats": {"mixture": 3, "general": 3},
     "threads": 1,
 }
 
