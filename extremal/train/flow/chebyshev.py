@@ -54,6 +54,13 @@ class ChebyshevStepper(AdaptiveStepper):
         largest = self.measure(self.slope, state)
         self.size = tolerance ** (1.0 / self.order) / max(self.rate, largest, 1e-300)
 
+    def restarted(self, right_hand_side: RightHandSide, state: State) -> ChebyshevStepper:
+        """A stepper like this one, from here on, for another form of the equation and the state."""
+        given = (right_hand_side, state, self.time, self.tolerance, self.counts)
+        found = ChebyshevStepper(*given, measure=self.measure)
+        found.size = self.size
+        return found
+
     @property
     def order(self) -> int:
         """The order of the estimate of the error."""

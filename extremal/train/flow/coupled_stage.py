@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from extremal._tensors import unit_rows
+from extremal.train.flow.chebyshev import ChebyshevStepper
 from extremal.train.flow.cluster_field import ClusterField
 from extremal.train.flow.fitting_stage import FittingStage, GroupsCheck
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
@@ -24,7 +25,13 @@ from extremal.train.flow.neuron_groups import (
     group_neurons,
     heaviest_neurons,
 )
-from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, Counts, RungeKuttaStepper, State
+from extremal.train.flow.runge_kutta import (
+    DORMAND_PRINCE_54,
+    AdaptiveStepper,
+    Counts,
+    RungeKuttaStepper,
+    State,
+)
 
 # A preview starts on so many samples at least, and adds at most so many that it leaves unfitted.
 _PREVIEW_SAMPLES = 1000
@@ -74,6 +81,12 @@ _ALL_NEURONS_TOLERANCE_SHARE = 0.03
 _WATCHED_LOSS_RATIO = 0.75
 # The same once the flow time has grown by this factor.
 _WATCHED_TIME_RATIO = 1.5
+# Every so many steps it is asked whether late ones are bound by stability.
+_STEPS_BETWEEN_STIFFNESS_CHECKS = 100
+# They are where a step times the largest rate is above this; the pair's limit is 3.3.
+_STIFF_STEP = 2.0
+# Chebyshev steps pay where so many steps of the pair are left.
+_LEAST_STIFF_STEPS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +102,7 @@ class Preview:
     steps: int
     finished: bool  # whether it came to its end, not just to its last step
 
-    def check(self, groups: Groups, start: RungeKuttaStepper, tolerance: float) -> GroupsCheck:
+    def check(self, groups: Groups, start: AdaptiveStepper, tolerance: float) -> GroupsCheck:
         """The groups alone beside all neurons on the way, in the same field.
 
         What they miss is infinite where they need too many steps.
@@ -119,7 +132,7 @@ class Preview:
         return GroupsCheck(gap / max(largest, 1e-300), len(self.system.field.label), end)
 
 
-def previewed(plan: StagePlan, stepper: RungeKuttaStepper, share: Tensor) -> Preview:
+def previewed(plan: StagePlan, stepper: AdaptiveStepper, share: Tensor) -> Preview:
     """A preview from where the stepper stands, which is left there, to the plan's horizon.
 
     `share` (h,) are the shares of all contributions that neurons have now. All neurons are run on a
@@ -155,7 +168,7 @@ def previewed(plan: StagePlan, stepper: RungeKuttaStepper, share: Tensor) -> Pre
     )
 
 
-def _run_on_a_part(plan: StagePlan, stepper: RungeKuttaStepper, share: Tensor) -> Preview:
+def _run_on_a_part(plan: StagePlan, stepper: AdaptiveStepper, share: Tensor) -> Preview:
     """A preview of all neurons on a part of the samples.
 
     If others are not fitted in the end, they join it, and it runs again. Once all samples are
@@ -186,7 +199,7 @@ def _run_ahead(
     plan: StagePlan,
     seen: NeuronSystem,
     run: NeuronSystem,
-    stepper: RungeKuttaStepper,
+    stepper: AdaptiveStepper,
     state: State,
     share: Tensor,
     size: float,
@@ -232,13 +245,13 @@ class CoupledStage(FlowStage):
         tolerance = plan.tolerance * (
             _ALL_NEURONS_TOLERANCE_SHARE if self._goes_to_the_end else 1.0
         )
-        self.stepper = RungeKuttaStepper(
+        self.stepper: RungeKuttaStepper | ChebyshevStepper = RungeKuttaStepper(
             plan.system.velocity, state, time, tolerance, plan.counts, step_size
         )
         self._checked_share, self._checked_time = 1.0, time
         self._watched_share, self._watched_time = 1.0, time
         self._preview_steps, self._steps_since_preview = 0, 0
-        self._fits = False
+        self._fits, self._steps_since_stiffness_check = False, 0
         self.residual = 0.0  # the largest share of a gradient that was seen off the subspace
         self._widen(plan.system, state)
 
@@ -263,11 +276,35 @@ class CoupledStage(FlowStage):
             fitting = self.fitting_if_few()
             if fitting is not None:
                 return fitting
+        self._stabilise_if_stiff()
         self.stepper.advance(limit)
         place, theta = self.stepper.state
         self.stepper.state = (unit_rows(place), theta)
         self._steps_since_preview += 1
         return None
+
+    def _stabilise_if_stiff(self) -> None:
+        """Go on in Chebyshev steps where stability bounds many steps to come.
+
+        Neurons that slide along kinks (p = 1) fall back onto them at a rate that stays while
+        everything else slows down, and a pair of Runge & Kutta must follow it to the end.
+        """
+        steps, self._steps_since_stiffness_check = self._steps_since_stiffness_check + 1, 0
+        late = self.plan.horizon - self.time > _LEAST_STIFF_STEPS * self.stepper.size
+        if not (self._fits and late and isinstance(self.stepper, RungeKuttaStepper)):
+            return
+        if steps < _STEPS_BETWEEN_STIFFNESS_CHECKS:
+            self._steps_since_stiffness_check = steps
+            return
+        stabilised = ChebyshevStepper(
+            self.plan.system.velocity,
+            self.stepper.state,
+            self.time,
+            self.stepper.tolerance,
+            self.plan.counts,
+        )
+        if self.stepper.size * stabilised.rate > _STIFF_STEP:
+            self.stepper = stabilised
 
     def _is_watch_due(self) -> bool:
         """Whether the subspace is to be looked at again."""
@@ -329,6 +366,7 @@ class CoupledStage(FlowStage):
     def tighten(self) -> None:
         """Go on with smaller errors, and let the next stage do so as well."""
         self._fits = True
+        assert isinstance(self.stepper, RungeKuttaStepper)  # it is stabilised later
         self.stepper.tolerance, self.stepper.tableau = self.plan.late_tolerance, DORMAND_PRINCE_54
 
     def outputs(self, time: float) -> Tensor:

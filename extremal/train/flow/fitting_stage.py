@@ -17,7 +17,12 @@ from extremal.models import relu_power_with_slope
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import NeuronSystem, polar_velocity
 from extremal.train.flow.neuron_groups import Groups
-from extremal.train.flow.runge_kutta import DORMAND_PRINCE_54, RungeKuttaStepper, State
+from extremal.train.flow.runge_kutta import (
+    DORMAND_PRINCE_54,
+    AdaptiveStepper,
+    RungeKuttaStepper,
+    State,
+)
 from extremal.train.flow.sample_field import (
     KINK_TOLERANCES,
     LEFT_OFF_SHARE,
@@ -60,7 +65,7 @@ class GroupFlow:
         neurons: NeuronSystem,
         groups: Groups,
         directions: Tensor,
-        stepper: RungeKuttaStepper,
+        stepper: AdaptiveStepper,
         tolerance: float,
         most_off: float,
         kink_width: Tensor | None,
@@ -197,7 +202,7 @@ class FittingStage(FlowStage):
     def __init__(
         self,
         plan: StagePlan,
-        stepper: RungeKuttaStepper,
+        stepper: AdaptiveStepper,
         groups: Groups,
         change: float,
         check: GroupsCheck,
