@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from extremal import data, models, train
+from extremal.train.flow.alignment_stage import _attempted_step
 
 
 def some(count=30, dim=3, seed=0):
@@ -72,6 +73,21 @@ def test_weights_that_vanish_in_float32_are_refused():
     points = some().to(torch.float32)
     with pytest.raises(ValueError, match="net must have a neuron that is not zero"):
         train.gradient_flow(tiny, points, until=1.0)
+
+
+def test_a_step_that_overflows_is_shortened():
+    """From 1e-60 the first steps are long, and relu^6 of where they lead to is infinite."""
+
+    def velocity(state):
+        return tuple(part**40 - part**41 for part in state)
+
+    start = (torch.full((2, 3), 1e9).double(), torch.ones(2).double())
+    _, error = _attempted_step(velocity, start, velocity(start), torch.ones(2).double())
+    assert torch.isinf(error).all()
+    x = torch.tensor([[30.0, 0.0], [18.0, 24.0], [-30.0, 3.0]]).double()
+    points = data.Dataset(x, torch.tensor([1, 1, -1]))
+    run = train.gradient_flow(net(2, 20, 6.0, 1e-60), points, until=1e-6)
+    assert float(run.values["loss"][-1]) < 0.5
 
 
 def test_a_group_of_mean_zero_is_no_direction():

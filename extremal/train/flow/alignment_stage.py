@@ -62,6 +62,8 @@ class IndependentNeurons:
             velocity = self._velocity_of(active, angles)
             pull, growth = self.field.pull(here[0], active)
             first = polar_velocity(pull, growth, here, angles)
+            if not bool(torch.isfinite(pull).all()):
+                raise ArithmeticError("the pull of the data is not finite; make the data smaller")
             settled = self._turns_no_more(tangential(pull, here[0]), first, left[active])
             settled |= self._still_resting(here[0], active)
             if rounds % _ROUNDS_BETWEEN_REST_CHECKS == 0:
@@ -147,7 +149,9 @@ def _attempted_step(
         h * sum(w * slope[i] for w, slope in zip(BOGACKI_SHAMPINE_32.error, slopes, strict=True))
         for i, h in enumerate((size[:, None], size))
     ]
-    return new, torch.maximum(miss[0].abs().amax(1), miss[1].abs())
+    error = torch.maximum(miss[0].abs().amax(1), miss[1].abs())
+    # Powers overflow in a step that is far too long: what is left of it is not a number.
+    return new, torch.nan_to_num(error, nan=torch.inf, posinf=torch.inf)
 
 
 class AlignmentStage(FlowStage):
