@@ -50,7 +50,7 @@ def compared(
     found = FlowVerification(
         tolerance,
         float((ours - theirs).abs().max()) / largest,
-        abs(losses[0] - losses[1]) / max(losses[1], 1e-300),
+        abs(losses[0] - losses[1]) / max(abs(losses[1]), 1e-300),
         _without_counterpart(finer, net),
         _without_counterpart(net, finer),
     )
@@ -61,7 +61,7 @@ def compared(
             f"{found.output_change:.2g}, the loss by {found.loss_change:.2g}; of the dominant "
             f"neurons {found.lost_directions} are missing and {found.new_directions} are new"
         )
-        warnings.warn(message, UnverifiedFlowWarning, stacklevel=3)
+        warnings.warn(message, UnverifiedFlowWarning, stacklevel=4)
     return found
 
 

@@ -1,10 +1,15 @@
 """Data and networks at the edge: each is followed rightly or refused with a clear rule."""
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
 from extremal import data, models, train
 from extremal.train.flow.alignment_stage import _attempted_step
+from extremal.train.flow.end_condition import LossAtRest
+from extremal.train.flow.runge_kutta import Counts, RungeKuttaStepper
 
 
 def some(count=30, dim=3, seed=0):
@@ -111,3 +116,51 @@ def test_late_winners_of_few_samples_are_found():
         losses.append(float(run.values["loss"][-1]))
     assert losses[0] == pytest.approx(losses[2], rel=0.05)
     assert losses[1] == pytest.approx(losses[2], rel=2e-3)
+
+
+def test_weights_that_are_all_zero_have_a_flow():
+    """Logistic regression from zero, where nothing says how long a first step is."""
+    points = some(seed=3)
+    line = torch.nn.Sequential(torch.nn.Linear(3, 1, dtype=torch.float64), torch.nn.Flatten(0))
+    with torch.no_grad():
+        for part in line.parameters():
+            part.zero_()
+    run = train.gradient_flow(line, points, loss="logistic", until=3.0)
+    assert run.info["steps"] < 100
+    assert float(run.values["loss"][-1]) < float(run.values["loss"][0])
+
+
+def test_a_loss_below_zero_comes_to_rest():
+    rest = LossAtRest(1.0, 100)
+    found = [rest.holds(8.0**k, 100 + 100 * k, -1.0, lambda: torch.ones(1)) for k in range(1, 9)]
+    assert not found[0]
+    assert found[-1]
+
+
+def test_a_state_that_is_not_a_number_is_no_small_error():
+    """The first part of the state is fine, so that a plain max() would pass over the second."""
+
+    def velocity(state):
+        return torch.zeros(2).double(), state[1] * math.nan
+
+    start = (torch.zeros(2).double(), torch.ones(2).double())
+    stepper = RungeKuttaStepper(velocity, start, 1.0, 1e-3, Counts(), 0.1)
+    with pytest.raises(ArithmeticError, match="vanished"):
+        stepper.advance(2.0)
+
+
+def test_alignment_is_bounded_by_max_steps():
+    """Neurons that slide along kinks take thousands of steps before outputs count."""
+    x = torch.randn(12, 300, generator=torch.Generator().manual_seed(0)).double() / 300**0.5
+    points = data.Dataset(x, torch.tensor([1, -1] * 6))
+    with pytest.raises(train.DivergenceError, match="300 steps were not enough"):
+        train.gradient_flow(net(300, 50, 1.0, 1e-5), points, until=1000.0, max_steps=300)
+
+
+def test_a_flow_past_its_horizon_runs_nothing_ahead():
+    """Only a loss is asked for, and small samples make alignment take far longer than expected."""
+    mix = data.OrthonormalMixture(dim=20, positive=2, negative=2, spread=0.1)
+    points = mix.sample(3000, generator=torch.Generator().manual_seed(0)).to(torch.float64)
+    small = replace(points, x=0.1 * points.x, source=None)
+    run = train.gradient_flow(net(20, 200, 3.0, 1e-7), small, until=train.Until(loss=0.9))
+    assert run.info["ended_by"] == "loss"

@@ -56,6 +56,7 @@ class IndependentNeurons:
         rounds = 0
         while len(active):
             rounds += 1
+            self.counts.require_more()
             here = (place[active], theta[active])
             self.field.refresh(here[0], left[active], active)
             angles = self.angles.take(active)
@@ -155,9 +156,11 @@ def _attempted_step(
 
 
 class AlignmentStage(FlowStage):
-    """Neurons do not interact yet, and each takes its own steps: outputs are taken as zero."""
+    """Neurons do not interact yet, and each takes its own steps: outputs are taken as zero.
 
-    name = "alignment"
+    It ends once an output reaches a share of the tolerance, long before the loss has moved.
+    """
+
     ended_phase = "alignment ends"
     dense = False
     interacts = False

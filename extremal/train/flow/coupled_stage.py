@@ -125,7 +125,8 @@ class Preview:
             if run.time < time:
                 gap = math.inf
                 break
-            gap = max(gap, float((few.outputs(run.state_at(time)) - whole).abs().max()))
+            apart = float((few.outputs(run.state_at(time)) - whole).abs().max())
+            gap = max(gap, apart if math.isfinite(apart) else math.inf)
         part = self.samples_share * len(groups.leaders) / len(groups.owner)
         start.counts.right_hand_sides += part * counts.right_hand_sides
         largest = max(float(whole.abs().max()) for whole in self.outputs.values())
@@ -234,8 +235,6 @@ def _run_ahead(
 class CoupledStage(FlowStage):
     """All neurons, from the `state` and time at which they begin to interact."""
 
-    name = "waking"
-
     def __init__(self, plan: StagePlan, state: State, time: float, step_size: float) -> None:
         super().__init__(plan)
         self.begun = time
@@ -320,7 +319,7 @@ class CoupledStage(FlowStage):
 
     def _is_check_due(self) -> bool:
         """Whether the few are to be looked for again; previews take no more steps than the flow."""
-        waits = self._steps_since_preview < self._preview_steps or self.time >= self.plan.horizon
+        waits = self._steps_since_preview < self._preview_steps
         if waits or self._goes_to_the_end or self._steps_since_preview == 0:
             return False
         now = self._loss_share()
@@ -386,7 +385,9 @@ class CoupledStage(FlowStage):
         """The last stage, if few neurons are left that will ever matter."""
         early = self.time < _GATHERING_TIME_FACTOR * self.begun
         gathering = self.plan.known and self._checked_share > _GATHERING_LOSS_SHARE and early
-        found = None if gathering or self._goes_to_the_end else self._checked_groups()
+        ended = self.time >= self.plan.horizon  # so that nothing is left to run ahead to
+        skipped = gathering or ended or self._goes_to_the_end
+        found = None if skipped else self._checked_groups()
         if found is None:
             return None
         fitting = FittingStage(self.plan, self.stepper, *found, residual=self.residual)

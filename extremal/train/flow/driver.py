@@ -10,7 +10,6 @@ import time as clock
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -20,7 +19,7 @@ from extremal import _check
 from extremal._progress import is_shown_unasked, status_line
 from extremal.train.checkpoint import Checkpoint
 from extremal.train.flow.end_condition import Goals, LossAtRest, Until, neuron_sizes
-from extremal.train.flow.runge_kutta import Counts
+from extremal.train.flow.runge_kutta import Counts, OutOfStepsError
 from extremal.train.recording import Recorder, Trajectory
 
 # The data are being fitted once the loss is below this share of the first loss.
@@ -105,6 +104,8 @@ FlowProgress = Callable[[float, float, str], None]  # of flow time, loss and pha
 _PROGRESS_SECONDS = 0.5
 # A run of this length is a long one, and tells its progress unasked.
 _LONG_RUN_SECONDS = 3.0
+# What a checkpoint keeps of the work that was done.
+_KEPT_COUNTS = ("steps", "rejected", "right_hand_sides")
 # What ends a flow that has come where it was asked to.
 _ENDS_ASKED_FOR = ("time", "loss", "margin")
 
@@ -141,7 +142,8 @@ def _write_state(checkpoint: Checkpoint, flow: Flow, recorder: Recorder, reached
     time = min(reached, recorder.next_time())
     flow.write(recorder.net, time)
     tensors = {f"net/{name}": part for name, part in recorder.net.named_parameters()}
-    state = {"time": time, "counts": asdict(flow.counts), "memory": flow.memory()}
+    counts = {name: getattr(flow.counts, name) for name in _KEPT_COUNTS}
+    state = {"time": time, "counts": counts, "memory": flow.memory()}
     checkpoint.write(state, tensors | recorder.state())
 
 
@@ -155,6 +157,7 @@ def follow(
     method: str,
 ) -> Trajectory:
     """Bring a flow to its end, with the recorder's network at the flow's state there."""
+    flow.counts.most_attempts = max_steps
     if not recorder.times:
         _record_at(flow, recorder, flow.time)
         if not math.isfinite(recorder.losses[-1]):
@@ -163,14 +166,19 @@ def follow(
     run = FlowRun(flow, recorder, until)
     try:
         with _teller(progress, until) as tell:
-            _drive(run, max_steps, tell, checkpoint)
-    except _OutOfStepsError as error:
+            _drive(run, tell, checkpoint)
+    except OutOfStepsError:
         if checkpoint is not None:
             _write_state(checkpoint, flow, recorder, run.reached)
         flow.write(recorder.net, run.reached)
         counts = {"steps": flow.counts.steps, "rejected": flow.counts.rejected}
         told = {"method": method, "ended_by": "max_steps", **counts}
-        raise recorder.unfinished(run.reached, str(error), **told) from None
+        message = (
+            f"{max_steps} steps were not enough to come to {until.sentence}: "
+            f"the network is at flow time {run.reached:.6g} and has loss "
+            f"{run.loss(run.reached):.6g}; raise max_steps or tolerance, or ask for less"
+        )
+        raise recorder.unfinished(run.reached, message, **told) from None
     except ArithmeticError as error:
         flow.write(recorder.net, flow.time)
         told = {"method": method, "ended_by": "divergence"}
@@ -194,22 +202,11 @@ def follow(
     )
 
 
-class _OutOfStepsError(Exception):
-    """A flow that has not come to its end in the steps it was given."""
-
-
-def _drive(
-    run: FlowRun, max_steps: int, tell: _Teller | None, checkpoint: Checkpoint | None
-) -> None:
+def _drive(run: FlowRun, tell: _Teller | None, checkpoint: Checkpoint | None) -> None:
     """Take steps to the end, and tell progress and write checkpoints on the way."""
     flow, recorder = run.flow, run.recorder
     while not run.ended_by:
-        if flow.counts.steps + flow.counts.rejected >= max_steps:
-            raise _OutOfStepsError(
-                f"{max_steps} steps were not enough to come to {run.until.sentence}: "
-                f"the network is at flow time {run.reached:.6g} and has loss "
-                f"{run.loss(run.reached):.6g}; raise max_steps or tolerance, or ask for less"
-            )
+        flow.counts.require_more()
         run.step()
         if tell is not None:
             tell.if_due(run)

@@ -146,7 +146,8 @@ class LossAtRest:
 
     def holds(self, time: float, steps: int, loss: float, sizes: Callable[[], Tensor]) -> bool:
         """Whether the loss rests after a step; `sizes` are the neurons' now, asked for rarely."""
-        falls = loss < (1.0 - _STATIONARY_LOSS_FALL) * self.lowest
+        least = _STATIONARY_LOSS_FALL * abs(self.lowest) if self.lowest < math.inf else 0.0
+        falls = loss < self.lowest - least
         if falls or steps < _LEAST_STEPS_BEFORE_REST or self.since == 0.0:
             self._begin(time, min(loss, self.lowest), steps)
             return False

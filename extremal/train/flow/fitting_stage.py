@@ -197,8 +197,6 @@ class FittingStage(FlowStage):
     data, and at most on the unit ball. `residual` is the largest that the stage before has seen.
     """
 
-    name = "fitting"
-
     def __init__(
         self,
         plan: StagePlan,

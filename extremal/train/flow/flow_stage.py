@@ -51,7 +51,6 @@ class StagePlan:
 class FlowStage(ABC):
     """One part of a flow, from where the one before ended to where the next one begins."""
 
-    name: ClassVar[str]
     # The phase that ends with this stage, as the flow's report calls it; "" for none.
     ended_phase: ClassVar[str] = ""
     # Whether states within a step cost nothing, so that steps need not end where one is asked for.

@@ -30,7 +30,7 @@ from extremal.train.flow.staged_flow import StagedFlow
 from extremal.train.flow.weight_flow import WeightFlow
 from extremal.train.flow_verification import UnverifiedFlowWarning, compared
 from extremal.train.gradient_descent import check_fit
-from extremal.train.losses import Function, Loss, LossName, as_loss
+from extremal.train.losses import Function, Loss, LossName, as_loss, outputs_on
 from extremal.train.recording import DivergenceError, Record, Recorder, Trajectory
 
 # The ways to follow a flow, of which "auto" chooses one.
@@ -90,9 +90,10 @@ def gradient_flow(
     once the loss falls. Any other network, one with a neuron that is zero, and any tolerance below
     1e-4 (1e-6 unless said) is followed on the weights in float64 by Dormand & Prince 5(4), with
     errors below `tolerance` of each neuron's own length per step. At kinks (p = 1) the slope of
-    relu at 0 is 0; in polar coordinates, in stages once neurons interact, it rises to 1 within .6
-    of the `tolerance` (twice it where all neurons are followed to the end) times a sample's length,
-    so that neurons can slide along kinks.
+    relu at 0 is 0; in stages, once neurons interact, it rises to 1 within .6 of the `tolerance`
+    times a sample's length, and for the other networks in polar coordinates within twice the
+    `tolerance` times that, so that neurons can slide along kinks. Slides are stiff: stages go on in
+    stabilised steps where stability bounds the late steps of all neurons.
 
     "mixture" (1e-3 unless said) is for such one-output networks on data whose groups are known
     Gaussian clusters: alignment costs nothing that grows with the samples or the dimension. Each
@@ -105,11 +106,12 @@ def gradient_flow(
 
     With "mixture", recorded losses and accuracies are the clusters' until few directions are left
     (`info["gathered"]`), those of the samples from then on; goals of `until` are always the
-    samples'. What the stages report as `change` and `bound` is what dropping and merging neurons
-    changed when it was done, and `missed` what it was seen to change later: before the few are
-    taken they are run ahead beside all neurons, on a part of the samples at least, and their
-    outputs stay within ten tolerances of each other. Where they do not, all go on. Alignment
-    and the subspace in which it is followed are common to both: `verify` looks at those as well.
+    samples', and where there are any, so is what is recorded. What the stages report as `change`
+    and `bound` is what dropping and merging neurons changed when it was done, and `missed` what it
+    was seen to change later: before the few are taken they are run ahead beside all neurons, on a
+    part of the samples at least, and their outputs stay within ten tolerances of each other. Where
+    they do not, all go on. Alignment and the subspace in which it is followed are common to both:
+    `verify` looks at those as well.
 
     Arguments:
 
@@ -256,9 +258,18 @@ def _checkpoint(
     """The file of a flow that starts at a network."""
     record, loss = recorder.record, recorder.loss
     asked = [sorted(record.watch), record.snapshots, record.phases]
-    problem = [*settings, loss.name, loss.reduction, asked, train.x, train.y, train.group, net]
+    named = [loss.name, loss.reduction, _value_at_some_outputs(loss, net, train)]
+    problem = [*settings, *named, asked, train.x, train.y, train.group, net]
     parts = "network, data, settings and record"
     return Checkpoint(path, problem, training="gradient_flow", parts=parts)
+
+
+def _value_at_some_outputs(loss: Loss, net: nn.Module, train: Dataset) -> float | None:
+    """What tells two functions of one name apart, say lambdas; None for a loss known by name."""
+    if loss.function is None:
+        return None
+    out = outputs_on(net, train.to(torch.float64))
+    return float(loss.value(torch.linspace(-1.0, 1.0, out.numel()).to(out).view_as(out), train.y))
 
 
 def _horizon(until: Until, loss: Loss, count: int) -> float:

@@ -66,6 +66,16 @@ class Counts:
     steps: int = 0
     rejected: int = 0
     right_hand_sides: float = 0.0
+    most_attempts: float = math.inf  # at steps, the rejected ones included
+
+    def require_more(self) -> None:
+        """Raise an `OutOfStepsError` where no further step is allowed."""
+        if self.steps + self.rejected >= self.most_attempts:
+            raise OutOfStepsError
+
+
+class OutOfStepsError(Exception):
+    """A flow that has not come to its end in the steps it was given."""
 
 
 class AdaptiveStepper(ABC):
@@ -206,7 +216,9 @@ class RungeKuttaStepper(AdaptiveStepper):
 
     def _largest_error(self, estimate: State, before: State, after: State) -> float:
         del before, after
-        return max(float(part.abs().max()) for part in estimate) / self.tolerance
+        parts = [float(part.abs().max()) for part in estimate]
+        # max() would pass over what is not a number.
+        return max(parts) / self.tolerance if all(map(math.isfinite, parts)) else math.inf
 
 
 def dense_state(

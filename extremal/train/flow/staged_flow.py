@@ -31,6 +31,8 @@ from extremal.train.losses import Loss, negative_slopes
 _MOST_EXACT_PRODUCTS = 1_000_000
 # The share of the tolerance that alignment may err by where products are so few that it is cheap.
 _CHEAP_ALIGNMENT_TOLERANCE_SHARE = 0.01
+# The same for p = 1, where neurons that slide take steps as short as that share along sharp kinks.
+_CHEAP_KINKED_ALIGNMENT_TOLERANCE_SHARE = 0.1
 # Outputs below this do not change what pulls at the start.
 _NEGLIGIBLE_OUTPUT = 1e-3
 # What a flow that goes on from a file adds to, or takes the larger of.
@@ -72,12 +74,16 @@ class StagedFlow(Flow):
         rate = float(len(data)) if loss.reduction == "sum" else 1.0
         system = NeuronSystem(field, angles, loss, rate)
         zero = theta.new_zeros(len(field.label))
+        kinked = net.p == 1.0
+        cheap = (
+            _CHEAP_KINKED_ALIGNMENT_TOLERANCE_SHARE if kinked else _CHEAP_ALIGNMENT_TOLERANCE_SHARE
+        )
         slope = 0.5 if loss.name == "logistic" else 1.0
         self.plan = StagePlan(
             data=data,
             system=system,
             tolerance=tolerance,
-            alignment_tolerance=tolerance * (_CHEAP_ALIGNMENT_TOLERANCE_SHARE if small else 1.0),
+            alignment_tolerance=tolerance * (cheap if small else 1.0),
             horizon=horizon,
             first_loss=field.loss(loss, zero),
             growth_rate_bound=field.growth_rate_bound * rate * slope,

@@ -173,7 +173,8 @@ def _largest_ratio(part: Tensor, scale: Tensor) -> float:
 
 
 def _first_step(theta: State, slopes: State, tolerance: float, until: float) -> float:
-    size = max(float(t.norm()) for t in theta)
+    # Weights that are all zero have no size of their own.
+    size = max(float(t.norm()) for t in theta) or 1.0
     speed = max(float(k.norm()) for k in slopes)
     return min(
         until, 0.1 * tolerance ** (1.0 / DORMAND_PRINCE_54.order) * size / max(speed, 1e-300)
