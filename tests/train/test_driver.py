@@ -206,7 +206,7 @@ def first_gathering(p: float) -> Gathering:
             place, theta = self.stepper.state
             assert not bool(place[:, -1].any())
             system = self.plan.system
-            directions, mass = system.field.frame.lift(place), system.angles.contribution(theta)
+            directions, mass = system.field.frame.lift(place), system.invariants.contribution(theta)
             made.append(Gathering(found.groups, found.report(), directions, mass, data.x))
             raise KeyboardInterrupt  # enough
 

@@ -10,7 +10,7 @@ import torch
 from extremal.data import Dataset
 from extremal.models import Gaussian, PReLUNet
 from extremal.train import gradient_flow
-from extremal.train.flow import coupled_stage, sample_field
+from extremal.train.flow import coupled_stage, fitting_stage, sample_field
 
 
 def rare_group(count: int = 300, dim: int = 40) -> Dataset:
@@ -101,3 +101,21 @@ def test_a_sample_to_which_a_neuron_is_closed_never_pulls_it():
     """After alignment nearly all neurons are within a thousandth of the rare samples' kink."""
     found, _ = off(rare_group(), 1.0, until=8000.0)
     assert found < 3e-3
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_the_last_stage_finds_what_its_subspace_lacks(watched, monkeypatch):
+    """Its subspace begins with the directions of the neurons alone, without what pulls them."""
+    group_flow, take_basis = fitting_stage.GroupFlow, fitting_stage.GroupFlow._take_basis
+
+    def narrow(self, rows):
+        count = len(self.first_theta)  # the rows end with the neurons' directions and pulls
+        take_basis(self, rows if hasattr(self, "basis") else rows[-2 * count : -count])
+
+    monkeypatch.setattr(coupled_stage, "_FEW_PRODUCTS", 0)
+    monkeypatch.setattr(group_flow, "_take_basis", narrow)
+    if not watched:
+        monkeypatch.setattr(group_flow, "_widen_if_needed", lambda _: None)
+    found, info = off(rare_group(), 2.0, until=8000.0)
+    assert math.isfinite(info["gathered"])
+    assert (found < 1e-3) if watched else (found > 0.05)

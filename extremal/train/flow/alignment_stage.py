@@ -17,7 +17,7 @@ from extremal.train.flow.coupled_stage import CoupledStage
 from extremal.train.flow.flow_stage import FlowStage, StagePlan
 from extremal.train.flow.neuron_dynamics import (
     ConstantPull,
-    NeuronAngles,
+    NeuronInvariants,
     polar_velocity,
     tangential,
 )
@@ -37,14 +37,14 @@ class IndependentNeurons:
     def __init__(
         self,
         field: ConstantPull,
-        angles: NeuronAngles,
+        invariants: NeuronInvariants,
         first_size: float,
         tolerance: float,
         counts: Counts,
     ) -> None:
-        self.field, self.angles = field, angles
+        self.field, self.invariants = field, invariants
         self.tolerance, self.counts = tolerance, counts
-        self.step_size = torch.full_like(angles.log_scale, first_size)
+        self.step_size = torch.full_like(invariants.log_scale, first_size)
         self.resting_places: Tensor | None = None  # (h, r + 1): where neurons rest at a kink
 
     def advance(self, state: State, span: float) -> State:
@@ -59,10 +59,10 @@ class IndependentNeurons:
             self.counts.require_more()
             here = (place[active], theta[active])
             self.field.refresh(here[0], left[active], active)
-            angles = self.angles.take(active)
-            velocity = self._velocity_of(active, angles)
+            invariants = self.invariants.take(active)
+            velocity = self._velocity_of(active, invariants)
             pull, growth = self.field.pull(here[0], active)
-            first = polar_velocity(pull, growth, here, angles)
+            first = polar_velocity(pull, growth, here, invariants)
             if not bool(torch.isfinite(pull).all()):
                 raise ArithmeticError("the pull of the data is not finite; make the data smaller")
             settled = self._turns_no_more(tangential(pull, here[0]), first, left[active])
@@ -85,9 +85,9 @@ class IndependentNeurons:
             active = active[left[active] > 1e-12 * span]
         return place, theta
 
-    def _velocity_of(self, rows: Tensor, angles: NeuronAngles) -> Callable[[State], State]:
+    def _velocity_of(self, rows: Tensor, invariants: NeuronInvariants) -> Callable[[State], State]:
         """The right-hand side for the neurons `rows`."""
-        return lambda state: polar_velocity(*self.field.pull(state[0], rows), state, angles)
+        return lambda state: polar_velocity(*self.field.pull(state[0], rows), state, invariants)
 
     def _update_step_sizes(
         self, active: Tensor, size: Tensor, error: Tensor, good: Tensor, settled: Tensor
@@ -172,7 +172,7 @@ class AlignmentStage(FlowStage):
         push = system.field.push(system.loss, zero, system.rate)
         self.independent = IndependentNeurons(
             system.field.constant_pull(push, plan.alignment_tolerance),
-            system.angles,
+            system.invariants,
             0.1 / float(push.abs().sum()),
             plan.alignment_tolerance,
             plan.counts,
@@ -233,13 +233,15 @@ class AlignmentStage(FlowStage):
     def _safe_time(self) -> float:
         """A time in which the output can't grow to the tolerance: sinh(2 theta) < exp(2 theta)."""
         bound = self.plan.growth_rate_bound
-        log_total = float(torch.logsumexp(self.plan.system.angles.log_ceiling(self.state[1]), 0))
+        log_total = float(
+            torch.logsumexp(self.plan.system.invariants.log_ceiling(self.state[1]), 0)
+        )
         wait = (math.log(self.plan.alignment_tolerance) - log_total) / (2.0 * bound)
         return max(wait, 0.05 / bound)
 
     def _largest_output(self, state: State) -> float:
         """The largest |f| on the data, or a bound on it where that is small enough: it is cheap."""
-        contribution = self.plan.system.angles.contribution(state[1]).abs().sum()
+        contribution = self.plan.system.invariants.contribution(state[1]).abs().sum()
         bound = float(contribution) * self._longest_sample**self.plan.system.field.p
         if bound < _DECOUPLED_OUTPUT_SHARE * self.plan.alignment_tolerance:
             return bound

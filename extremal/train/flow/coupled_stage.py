@@ -147,7 +147,7 @@ def previewed(plan: StagePlan, stepper: AdaptiveStepper, share: Tensor) -> Previ
     rough = _run_on_a_part(plan, stepper, share)
     if not rough.finished or rough.samples_share == 1.0 or field.p == 1.0:
         return rough
-    contribution = system.angles.contribution(state[1])
+    contribution = system.invariants.contribution(state[1])
     left_out_share = _CANDIDATE_TOLERANCE_SHARE * tolerance
     candidates = heaviest_neurons(contribution, state[1], rough.largest_share, left_out_share)
     missed = rough.check(candidates, stepper, tolerance).missed
@@ -220,7 +220,7 @@ def _run_ahead(
     finished = False
     while not finished and counts.steps < _MOST_PREVIEW_STEPS:
         ahead.advance(plan.horizon)
-        contribution = seen.angles.contribution(ahead.state[1]).abs()
+        contribution = seen.invariants.contribution(ahead.state[1]).abs()
         share = torch.maximum(share, contribution / contribution.sum())
         found = seen.outputs(ahead.state)
         fitted = float((field.label * found).min()) > _FITTED_MARGIN
@@ -334,7 +334,7 @@ class CoupledStage(FlowStage):
         system = self.plan.system
         return (
             system.field.loss(system.loss, system.outputs(self.stepper.state))
-            / self.plan.first_loss
+            / self.plan.zero_output_loss
         )
 
     def _widen(self, system: NeuronSystem, state: State) -> bool:
@@ -347,7 +347,7 @@ class CoupledStage(FlowStage):
         if isinstance(field, ClusterField) or isinstance(own, ClusterField) or own.is_whole:
             return False
         push = field.push(system.loss, system.outputs(state), 1.0)
-        off = field.off_frame(state[0], system.angles.contribution(state[1]), push)
+        off = field.off_frame(state[0], system.invariants.contribution(state[1]), push)
         share = float(torch.linalg.vector_norm(off, dim=1).max())
         self.residual = max(self.residual, share)
         if share <= own.most_off:
@@ -403,7 +403,7 @@ class CoupledStage(FlowStage):
         depends on what they will contribute.
         """
         most = math.inf if self._checked_share <= _LATE_LOSS_SHARE else _MOST_GROUPS
-        contribution = self.plan.system.angles.contribution(self.stepper.state[1])
+        contribution = self.plan.system.invariants.contribution(self.stepper.state[1])
         share = contribution.abs() / contribution.abs().sum()
         coarsest = next(self._candidates(contribution, share))
         if len(coarsest.leaders) > most:

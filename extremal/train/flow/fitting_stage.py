@@ -75,8 +75,8 @@ class GroupFlow:
         self.kink_width = None if kink_width is None else kink_width[:, None]
         member = torch.nonzero(groups.owner >= 0).squeeze(1)
         owner, count = groups.owner[member], len(groups.leaders)
-        angles = neurons.angles.take(member)
-        self.angles, self.first_theta = angles.summed(groups.theta[member], owner, count)
+        invariants = neurons.invariants.take(member)
+        self.invariants, self.first_theta = invariants.summed(groups.theta[member], owner, count)
         start = unit_rows(directions)
         draw = torch.Generator().manual_seed(0)
         shape = (data.dim, _SKETCH_COLUMNS)
@@ -158,14 +158,14 @@ class GroupFlow:
         place, theta = self.stepper.state_at(time)
         s = self.inner @ unit_rows(place).T.to(self.inner.dtype)
         power, _ = rounded_power(s, self.p, self.kink_width)
-        return (power @ self.angles.contribution(theta).to(power.dtype)).double()
+        return (power @ self.invariants.contribution(theta).to(power.dtype)).double()
 
     def angle_since_start(self, time: float) -> Tensor:
         """How far theta has come since the start, (k,)."""
         return self.stepper.state_at(time)[1] - self.first_theta
 
     def _velocity(self, state: State) -> State:
-        return polar_velocity(*self._pull(self.inner, *state), state, self.angles)
+        return polar_velocity(*self._pull(self.inner, *state), state, self.invariants)
 
     def _pull(self, x: Tensor, place: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
         """G (k, columns of x) and g (k,) on the samples; products in the samples' dtype."""
@@ -176,7 +176,7 @@ class GroupFlow:
         """How much each sample pulls the groups, which have products s with it, (n, k), and g."""
         power, slope = rounded_power(s, self.p, self.kink_width)
         # The last right-hand side of a step is at its end.
-        self.last_outputs = power @ self.angles.contribution(theta).to(s.dtype)
+        self.last_outputs = power @ self.invariants.contribution(theta).to(s.dtype)
         push = self.rate * negative_slopes(self.loss, self.last_outputs, self.y)
         return slope.mul_(push[:, None]), (push @ power).double()
 
@@ -283,5 +283,5 @@ class FittingStage(FlowStage):
         For p = 1 what pulls a group pulls all of it alike: w - ||w|| times the group's direction
         stays, so that in directions it fades like 1/||w||. For p > 1 groups have one member.
         """
-        angles = self.plan.system.angles.take(torch.nonzero(member).squeeze(1))
-        return torch.exp(angles.log_norm(self.start[1][member]) - angles.log_norm(theta))
+        invariants = self.plan.system.invariants.take(torch.nonzero(member).squeeze(1))
+        return torch.exp(invariants.log_norm(self.start[1][member]) - invariants.log_norm(theta))

@@ -21,14 +21,14 @@ _LATE_KINK_TOLERANCE_SHARE = 0.005
 
 @dataclass(frozen=True, eq=False)
 class StagePlan:
-    """The problem that every stage works on; a stage hands it to the next one as it is."""
+    """The problem that every stage works on; where its subspace grows, later ones get that."""
 
     data: Dataset
     system: NeuronSystem
     tolerance: float
     alignment_tolerance: float  # smaller where that is cheap: neurons multiply these errors later
     horizon: float  # the flow time by which the flow will have ended
-    first_loss: float  # the mean loss of zero outputs
+    zero_output_loss: float  # the mean one
     growth_rate_bound: float  # no angle grows faster than this
     known: bool  # whether clusters stand for the samples until the last stage
     exact: bool  # whether outputs are those of the samples even then
@@ -91,14 +91,14 @@ class FlowStage(ABC):
 
         What was not checked is not a number: what the few miss, where all neurons are followed.
         """
-        count = len(self.plan.system.angles.log_scale)
+        count = len(self.plan.system.invariants.log_scale)
         return {
             "gathered": math.nan,
             "directions_left": count,
             "neurons_left": count,
             "change": 0.0,
             "bound": 0.0,
-            "residual": 0.0,
+            "residual": math.nan,
             "missed": math.nan,
             "checked_samples": 0,
             "checked_until": math.nan,

@@ -83,10 +83,12 @@ class SubspaceFrame:
         return SubspaceFrame(self.basis, scale * rest), found, scale * weight
 
 
-def polar_velocity(pull: Tensor, growth: Tensor, state: State, angles: NeuronAngles) -> State:
+def polar_velocity(
+    pull: Tensor, growth: Tensor, state: State, invariants: NeuronInvariants
+) -> State:
     """The right-hand side for (place, theta): the pull across u, and the growth g."""
     place, theta = state
-    return angles.ratio(theta)[:, None] * tangential(pull, place), growth
+    return invariants.ratio(theta)[:, None] * tangential(pull, place), growth
 
 
 def tangential(pull: Tensor, place: Tensor) -> Tensor:
@@ -122,42 +124,42 @@ class NeuronSystem:
     """
 
     field: ClusterField | SampleField
-    angles: NeuronAngles
+    invariants: NeuronInvariants
     loss: Loss
     rate: float
 
     def outputs(self, state: State) -> Tensor:
         """f at the field's clusters (K,) or samples (n,)."""
-        return self.field.outputs(state[0], self.angles.contribution(state[1]))
+        return self.field.outputs(state[0], self.invariants.contribution(state[1]))
 
     def velocity(self, state: State) -> State:
         """The right-hand side of the flow, with the push that the neurons' outputs leave."""
         pull, growth = self.field.pull_with_outputs(
             state[0],
-            self.angles.contribution(state[1]),
+            self.invariants.contribution(state[1]),
             lambda outputs: self.field.push(self.loss, outputs, self.rate),
         )
-        return polar_velocity(pull, growth, state, self.angles)
+        return polar_velocity(pull, growth, state, self.invariants)
 
     def of_groups(self, groups: Groups, state: State) -> tuple[NeuronSystem, State]:
         """Groups of the neurons as neurons of their own, and the state that they are in."""
         member = torch.nonzero(groups.owner >= 0).squeeze(1)
         owner, count = groups.owner[member], len(groups.leaders)
-        angles, theta = self.angles.take(member).summed(state[1][member], owner, count)
+        invariants, theta = self.invariants.take(member).summed(state[1][member], owner, count)
         field, place = self.field.of_groups(groups.shares(), state[0])
-        return replace(self, field=field, angles=angles), (place, theta)
+        return replace(self, field=field, invariants=invariants), (place, theta)
 
     def outputs_at(self, x: Tensor, state: State) -> Tensor:
         """f at points (n, dim), whatever the field is, (n,)."""
         directions = self.field.frame.lift(state[0]).T.to(x.dtype)
-        weight = self.angles.contribution(state[1]).to(x.dtype)
+        weight = self.invariants.contribution(state[1]).to(x.dtype)
         blocks = x.split(_POINTS_PER_BLOCK)
         outputs = [relu_power(block @ directions, self.field.p) @ weight for block in blocks]
         return torch.cat(outputs).double()
 
 
 @dataclass(frozen=True, eq=False)
-class NeuronAngles(RowRecord):
+class NeuronInvariants(RowRecord):
     """What stays fixed of each neuron along the flow: its kind, scale and the sign of v (width,).
 
     `kind` is 0 for |v| < ||w||, 1 for |v| > ||w|| and 2 for balanced neurons, whose theta starts
@@ -190,8 +192,8 @@ class NeuronAngles(RowRecord):
         sign = torch.where(self.kind == 2, self.sign, torch.sign(theta))
         return sign * torch.exp(self.log_contribution(theta))
 
-    def summed(self, theta: Tensor, owner: Tensor, count: int) -> tuple[NeuronAngles, Tensor]:
-        """Neurons of one direction and sign as one: the angles and theta of each group.
+    def summed(self, theta: Tensor, owner: Tensor, count: int) -> tuple[NeuronInvariants, Tensor]:
+        """Neurons of one direction and sign as one: the invariants and theta of each group.
 
         With C = sum of v ||w|| and E = sum of (||w||^2 + v^2)/2, C' = 2 E g and E' = 2 C g: the
         group is one neuron of E = exp(log_scale) cosh(2 theta), exactly. E + |C| and E - |C| are
@@ -214,7 +216,7 @@ class NeuronAngles(RowRecord):
         kind = torch.where(whole, 2, torch.where(steep > flat, 1, 0))
         scale = torch.where(whole, plus - _LOG_2, 0.5 * (plus + minus))
         start = torch.where(whole, 0.0, 0.25 * sign * (plus - minus))
-        return NeuronAngles(kind, scale, sign), start
+        return NeuronInvariants(kind, scale, sign), start
 
     def log_norm(self, theta: Tensor) -> Tensor:
         """log ||w||: half the log of the contribution over the ratio, or of b cosh(theta)."""
@@ -236,8 +238,8 @@ def _log_sums(logs: Tensor, owner: Tensor, count: int) -> Tensor:
     return safe + torch.log(total)
 
 
-def to_polar(net: PReLUNet) -> tuple[Tensor, NeuronAngles, Tensor]:
-    """Directions (width, dim), angles and theta (width,) of a one-output network, in float64."""
+def to_polar(net: PReLUNet) -> tuple[Tensor, NeuronInvariants, Tensor]:
+    """Directions (width, dim), invariants and theta (width,) of a one-output net, in float64."""
     with torch.no_grad():
         w, v = net.neurons.double(), net.votes[0].double()
         largest = torch.maximum(w.abs().amax(1), v.abs())
@@ -249,12 +251,18 @@ def to_polar(net: PReLUNet) -> tuple[Tensor, NeuronAngles, Tensor]:
         inner = torch.where(kind == 0, ratio, torch.where(kind == 1, 1.0 / ratio, 0.0))
         scale = torch.where(kind == 2, norm * v.abs(), (norm**2 - v**2).abs() / 2.0)
         log_scale = torch.log(scale) + 2.0 * torch.log(largest)
-        return w / norm[:, None], NeuronAngles(kind, log_scale, torch.sign(v)), torch.atanh(inner)
+        return (
+            w / norm[:, None],
+            NeuronInvariants(kind, log_scale, torch.sign(v)),
+            torch.atanh(inner),
+        )
 
 
-def from_polar(net: PReLUNet, directions: Tensor, angles: NeuronAngles, theta: Tensor) -> None:
+def from_polar(
+    net: PReLUNet, directions: Tensor, invariants: NeuronInvariants, theta: Tensor
+) -> None:
     """Write neurons back into a network, in place."""
-    norm = torch.exp(angles.log_norm(theta))
+    norm = torch.exp(invariants.log_norm(theta))
     with torch.no_grad():
         net.neurons.copy_(norm[:, None] * directions)
-        net.votes.copy_((angles.ratio(theta) * norm)[None])
+        net.votes.copy_((invariants.ratio(theta) * norm)[None])

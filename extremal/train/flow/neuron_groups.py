@@ -15,8 +15,8 @@ from extremal._tensors import unit_rows
 class Groups:
     """Which neurons go on together: `owner` (h,) is a group, or -1 for a neuron that is left out.
 
-    `leaders` are the heaviest neurons of the groups, `theta` (h,) the angles when they gathered,
-    `contribution` (h,) the signed contributions then.
+    `leaders` are the heaviest neurons of the groups, `theta` (h,) and `contribution` (h,), signed,
+    are those of all neurons when they gathered.
     """
 
     owner: Tensor

@@ -42,7 +42,7 @@ _BLOCK_ENTRIES = 1 << 19
 _STEP_SHARE = 0.5
 # The slope of relu rises to 1 within so many tolerances of a sample's length, for p = 1.
 _KINK_TOLERANCES = 2.0
-# Where ||V|| is below this share of ||w||, its direction is left as the step has found it.
+# Where ||V|| is below this share of ||w||, its length is left as the step has found it.
 _LEAST_PROJECTED_RATIO = 0.5
 
 

@@ -60,7 +60,7 @@ class StagedFlow(Flow):
         time: float = 0.0,
     ) -> None:
         super().__init__()
-        directions, angles, theta = to_polar(net)
+        directions, invariants, theta = to_polar(net)
         small = len(theta) * len(data) <= _MOST_EXACT_PRODUCTS
         if small:
             data = data.to(torch.float64)
@@ -68,13 +68,13 @@ class StagedFlow(Flow):
         if known:
             field, place = ClusterField.of(data, net.p, directions, tolerance)
         else:
-            outputs = _first_outputs(data, net.p, directions, angles.contribution(theta))
+            outputs = _first_outputs(data, net.p, directions, invariants.contribution(theta))
             push = negative_slopes(loss, outputs, data.y.double())
             field, place = SampleField.of(data, net.p, directions, tolerance, push)
         rate = float(len(data)) if loss.reduction == "sum" else 1.0
-        system = NeuronSystem(field, angles, loss, rate)
+        system = NeuronSystem(field, invariants, loss, rate)
         zero = theta.new_zeros(len(field.label))
-        kinked = net.p == 1.0
+        kinked = net.p == 1.0 and not known
         cheap = (
             _CHEAP_KINKED_ALIGNMENT_TOLERANCE_SHARE if kinked else _CHEAP_ALIGNMENT_TOLERANCE_SHARE
         )
@@ -85,13 +85,13 @@ class StagedFlow(Flow):
             tolerance=tolerance,
             alignment_tolerance=tolerance * (cheap if small else 1.0),
             horizon=horizon,
-            first_loss=field.loss(loss, zero),
+            zero_output_loss=field.loss(loss, zero),
             growth_rate_bound=field.growth_rate_bound * rate * slope,
             known=known,
             exact=exact,
             counts=self.counts,
         )
-        self.first_loss = self.plan.first_loss
+        self.first_loss = self.plan.zero_output_loss
         self.stage: FlowStage = AlignmentStage(self.plan, (place, theta), time)
         self._earlier: dict[str, float] = {}
         self._tightened = False
@@ -139,7 +139,7 @@ class StagedFlow(Flow):
     def write(self, net: PReLUNet, time: float) -> None:
         """Put the neurons as they were at a time within the last step into a network."""
         directions, theta = self.stage.neurons_at(time)
-        from_polar(net, directions, self.plan.system.angles, theta)
+        from_polar(net, directions, self.plan.system.invariants, theta)
 
     def report(self) -> dict[str, object]:
         """The run in numbers: phases, directions left, changes and residuals."""
