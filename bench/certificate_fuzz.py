@@ -43,6 +43,7 @@ KINDS: dict[str, dict[str, int]] = {
     "stand-in": {"networks": 20, "points": 256},
     "raw units": {"networks": 64, "points": 128},
     "ties": {"networks": 88, "points": 128},
+    "cancelling": {"networks": 32, "points": 64},
     "other networks": {"networks": 24, "points": 64},
 }
 SETTINGS: dict[str, Any] = {
@@ -378,10 +379,15 @@ def _labelled(draw: _Draw, net: nn.Module, x: Tensor) -> Case:
     if draw.chance(0.5):
         box = (float(x.quantile(0.05)), float(x.quantile(0.95)))
         x = x.clamp(*box)  # A tenth of all coordinates is on the boundary.
-    out = models.float64_copy(net)(x.double())
-    y = torch.where(out > 0, 1, -1) if out.ndim == 1 else out.argmax(1)
     effort = "tight" if draw.chance(SETTINGS["share of networks with effort tight"]) else "fast"
-    return Case(net, x, y, draw.pick(SETTINGS["norms"]), box, effort)
+    return Case(net, x, _labels(net, x), draw.pick(SETTINGS["norms"]), box, effort)
+
+
+def _labels(net: nn.Module, x: Tensor) -> Tensor:
+    """The classes that a float64 copy of the network gives points, (n,)."""
+    with torch.no_grad():
+        out = models.float64_copy(net)(x.double())
+    return torch.where(out > 0, 1, -1) if out.ndim == 1 else out.argmax(1)
 
 
 def _tiny(draw: _Draw, points: int) -> Case:
@@ -496,6 +502,50 @@ def _ties(draw: _Draw, points: int) -> Case:
     return _case(draw, replace(parts, neurons=neurons, votes=votes, bias=bias), x)
 
 
+def _cancelling(draw: _Draw, points: int) -> Case:
+    """Sums of which little is left, and every fourth point at the boundary of its class.
+
+    Equal biases of any size, votes that are neighbours, or for p = 1 neurons without weights whose
+    biases, in tenths, add up to next to nothing.
+    """
+    dim, width, outputs = draw.integer(1, 5), draw.integer(3, 8), draw.integer(2, 4)
+    parts = _parts(draw, dim, width, outputs)
+    p = draw.pick(SETTINGS["powers"])
+    kind = draw.pick(["biases", "votes", "neurons"])
+    if kind == "biases":
+        bias = torch.full((outputs,), draw.power_of_ten(8.0), dtype=torch.float64)
+        parts = replace(parts, bias=bias, hidden_bias=None)
+    elif kind == "votes":
+        near = 1.0 + draw.pick([1e-15, 1e-7]) * draw.normal(outputs, width)
+        parts = replace(parts, votes=parts.votes[:1] * near, bias=None)
+    else:
+        p, half = 1.0, width // 2 + 1
+        parts.neurons[:half] = 0.0
+        tenths = torch.randint(1, 5, (width,), generator=draw.generator) / 10.0
+        votes = torch.randint(-1, 2, (outputs, width), generator=draw.generator).double()
+        hidden = torch.where(torch.arange(width) < half, tenths, -1.0).double()
+        parts = replace(parts, votes=votes, hidden_bias=hidden, bias=None)
+    case = _case(draw, parts, draw.normal(points, dim), p)
+    x = case.x.clone()
+    x[::4] = _at_the_class_boundary(case.net, x[::4])
+    return replace(case, x=x, y=_labels(case.net, x))
+
+
+def _at_the_class_boundary(net: nn.Module, x: Tensor) -> Tensor:
+    """Points (n, dim) moved toward the next one as far as they keep their class, if it has another.
+
+    By bisection in float64, so that what is left of the margin is about its rounding.
+    """
+    inside, outside = x.double(), x.double().roll(1, 0)
+    y = _labels(net, x)
+    other = (_labels(net, outside.to(x.dtype)) != y).unsqueeze(1)
+    for _ in range(60):
+        middle = 0.5 * (inside + outside)
+        kept = (_labels(net, middle) == y).unsqueeze(1)
+        inside, outside = torch.where(kept, middle, inside), torch.where(kept, outside, middle)
+    return torch.where(other, inside.to(x.dtype), x)
+
+
 def _other_networks(draw: _Draw, points: int) -> Case:
     """Chains of layers, and networks that prove their own radii."""
     dim, dtype = draw.integer(1, 5), draw.pick([torch.float32, torch.float64])
@@ -533,6 +583,7 @@ _MAKERS: dict[str, Callable[[_Draw, int], Case]] = {
     "stand-in": _stand_in,
     "raw units": _raw_units,
     "ties": _ties,
+    "cancelling": _cancelling,
     "other networks": _other_networks,
 }
 

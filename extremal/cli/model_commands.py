@@ -35,6 +35,7 @@ from extremal.evaluate import (
     Robustness,
     default_radii,
     finite_or_none,
+    output_warnings,
     share_with_interval,
     wilson_interval,
 )
@@ -133,6 +134,8 @@ def certify_model(
 ) -> None:
     """Certify radii at which no attack can change a network's answers.
 
+    Warnings say where the numbers can't be trusted.
+
     Example:  extremal certify net.safetensors --data mnist --effort fast
     """
     asked = EvaluationOptions(model, data, norm, radius, effort, points, shuffle, split, box, seed)
@@ -153,6 +156,7 @@ def certify_model(
             proof.radius, right, radius or default_radii(proof.radius), chosen.sampled
         ),
         "methods": _methods(proof),
+        "warnings": [asdict(warning) for warning in output_warnings(net, test)],
         "settings": {**asked.settings(chosen), "boxed": proof.boxed},
     }
     if as_json:
@@ -206,6 +210,12 @@ def _print_certificate(told: dict[str, Any], norm: str, chosen: ChosenPoints) ->
         print_lines(IGNORED_BOX)
     accuracy = share_with_interval(clean["accuracy"], clean["interval"])
     print_lines(f"clean accuracy {accuracy} on {chosen.sentence}")
+    _print_quantiles(told)
+    print_lines(*(f"warning: {warning['sentence']}" for warning in told["warnings"]))
+
+
+def _print_quantiles(told: dict[str, Any]) -> None:
+    clean = told["clean"]
     if clean["correct"] == 0:
         print_lines("no point is classified correctly: no quantiles")
         return

@@ -13,14 +13,13 @@ import typer
 from torch import Tensor, nn
 
 from extremal import _check
-from extremal._tensors import batches
-from extremal.attack import ATTACK_BATCH_POINTS, NORMS
+from extremal.attack import NORMS
 from extremal.certify import EFFORTS
 from extremal.data import DATASETS, FEATURE_SUFFIXES, Dataset, load_features
 from extremal.data import load as load_data
 from extremal.evaluate import box_to_json
 from extremal.experiments.running.run_trials import check_run_options
-from extremal.models import float64_copy, load, output_margins
+from extremal.models import load, margin_range
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="The folder that holds the runs.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -139,14 +138,8 @@ class EvaluationOptions:
 
 
 def correctly_classified(net: nn.Module, test: Dataset) -> Tensor:
-    """Which points are classified correctly, (n,) bool."""
-    twin = float64_copy(net)
-    with torch.no_grad():
-        parts = [
-            output_margins(twin(test.x[at].double()), test.y[at]) > 0
-            for at in batches(len(test), ATTACK_BATCH_POINTS)
-        ]
-    return torch.cat(parts)
+    """Which points are certain to be classified correctly, (n,) bool."""
+    return margin_range(net, test.x, test.y).right
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ The package's `evaluate` is the function, by the name of this part.
 """
 
 from extremal.evaluate.evaluation import bracket, evaluate
-from extremal.evaluate.health_checks import HealthWarning
+from extremal.evaluate.health_checks import HealthWarning, output_warnings
 from extremal.evaluate.robustness import (
     BracketViolation,
     Robustness,
@@ -32,6 +32,7 @@ __all__ = [
     "default_radii",
     "evaluate",
     "finite_or_none",
+    "output_warnings",
     "share_with_interval",
     "wilson_interval",
 ]

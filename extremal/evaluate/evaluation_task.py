@@ -37,15 +37,7 @@ class EvaluationTask:
 
     def outputs(self) -> Tensor:
         """The outputs (n,) or (n, C) in float64; they say early whether network and data fit."""
-        test, twin = self.test, float64_copy(self.net)
-        with torch.no_grad():
-            parts = [twin(test.x[at].double()) for at in batches(len(test), self.batch)]
-        out = torch.cat(parts)
-        check_outputs(out)
-        rule = f"have a row for each of {len(test)} points"
-        _check.require(len(out) == len(test), "net(x)", rule, f"shape {tuple(out.shape)}")
-        _check.finite("net(x)", out)
-        return out
+        return outputs_at(self.net, self.test, self.batch)
 
     def minimal_attack(
         self, progress: bool | Progress, rays: Sequence[Tensor] = ()
@@ -116,3 +108,15 @@ class EvaluationTask:
             batch=self.batch,
         )
         return found.merged(rows, result)
+
+
+def outputs_at(net: nn.Module, test: Dataset, batch: int) -> Tensor:
+    """A network's outputs (n,) or (n, C) at points, `batch` at a time, in float64 and finite."""
+    twin = float64_copy(net)
+    with torch.no_grad():
+        out = torch.cat([twin(test.x[at].double()) for at in batches(len(test), batch)])
+    check_outputs(out)
+    rule = f"have a row for each of {len(test)} points"
+    _check.require(len(out) == len(test), "net(x)", rule, f"shape {tuple(out.shape)}")
+    _check.finite("net(x)", out)
+    return out

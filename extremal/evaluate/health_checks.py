@@ -12,13 +12,23 @@ import torch
 from torch import Tensor, nn
 
 from extremal._tensors import batches
-from extremal.attack import AttackResult, Ball, pgd, random_search, surrogate_network
-from extremal.evaluate.evaluation_task import EvaluationTask
+from extremal.attack import (
+    ATTACK_BATCH_POINTS,
+    AttackResult,
+    Ball,
+    pgd,
+    random_search,
+    surrogate_network,
+)
+from extremal.data import Dataset
+from extremal.evaluate.evaluation_task import EvaluationTask, outputs_at
 from extremal.models import (
     chain_layers,
     is_shallow,
     margin_gradient,
     output_margins,
+    recognised,
+    run_dtype,
 )
 
 # The random search that probes a result is given this many points, at most.
@@ -69,13 +79,39 @@ def probed(
     found, search_warning = _random_search_probe(task, found)
     found, step_warning = _pgd_probe(task, found)
     return found, [
-        constant(out, task.test.y),
-        None if _ends_linear(task.net) else probabilities(out, task.test.y),
-        margins_of_rounding(margins, out, task.dtype),
+        *_of_outputs(task.net, out, task.test.y, task.dtype),
         zero_gradients(_margin_gradients(task, margins)),
         plateau,
         search_warning,
         step_warning,
+    ]
+
+
+def output_warnings(net: nn.Module, test: Dataset) -> tuple[HealthWarning, ...]:
+    """What outputs alone say against a certificate, for one that is asked for without attacks.
+
+    The same at every point, like probabilities, with margins of rounding, or changing from call to
+    call.
+
+    Arguments:
+
+    - `net`: any `nn.Module` from points (n, dim) to outputs (n,), or (n, C) with C >= 2.
+    - `test`: points (n, dim) and labels, a `Dataset`.
+    """
+    out = outputs_at(net, test, ATTACK_BATCH_POINTS)
+    found = _of_outputs(recognised(net), out, test.y, run_dtype(net, test.x))
+    found.append(random_outputs(net, test.x))
+    return tuple(warning for warning in found if warning is not None)
+
+
+def _of_outputs(
+    net: nn.Module, out: Tensor, y: Tensor, dtype: torch.dtype
+) -> list[HealthWarning | None]:
+    """What outputs (n,) or (n, C), of a network that runs in a dtype, say alone."""
+    return [
+        constant(out, y),
+        None if _ends_linear(net) else probabilities(out, y),
+        margins_of_rounding(output_margins(out, y), out, dtype),
     ]
 
 

@@ -28,12 +28,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from extremal import _check
 from extremal._tensors import NORM_ORDERS, SHARED_BY_ROWS, RowRecord, batches, rounding_share
 from extremal.models.activations import relu_power
 from extremal.models.classification_margin import float64_copy, margin
 from extremal.models.layer_chain import chain_rounding, is_chain
 from extremal.models.prelu_net import PReLUNet
-from extremal.models.preparation import directions_and_norms
+from extremal.models.preparation import check_rows, directions_and_norms
 from extremal.models.two_layer_form import (
     TwoLayerForm,
     as_two_layer_form,
@@ -135,7 +136,10 @@ def margin_judge(net: nn.Module) -> MarginJudge:
 
 def _shallow_margins(rounding: ShallowRounding, x: Tensor, y: Tensor) -> MarginRange:
     """Margins from the differences of votes, in which equal ones cancel exactly."""
-    own = rounding.form.own(y)
+    form = rounding.form
+    check_rows(x, form.dim)
+    outputs = 1 if form.signed else int(form.groups.max()) + 1
+    own = form.own(_check.labels("y", y, count=len(x), outputs=outputs))
     activations = rounding.near(x, prepared=True).activations()
     best = [torch.full_like(x[:, 0], -torch.inf) for _ in range(3)]
     for output in torch.nonzero(own.any(0)).squeeze(1).tolist():
@@ -155,16 +159,19 @@ def _gaps(
     It is larger only where neurons for the output speak louder, or those against it quieter.
     """
     form = rounding.form
-    gap = (form.weights[output] - form.weights).T  # (h, C)
+    # Votes are told apart before norms round them: weights of nearly equal ones may be the same.
+    gap = ((rounding.votes[output] - rounding.votes) * rounding.norms).T  # (h, C)
     constant = form.constant[output] - form.constant
     value = at.value @ gap + constant
     summed = rounding.outer * (at.value @ gap.abs()) + rounding.limits.eps * constant.abs()
     sizes = rounding.outer * (rounding.constant[output] + rounding.constant)
     always = sizes + at.flushed.unsqueeze(1)
+    sums = rounding.sums[output] | rounding.sums
 
     def error(louder: Tensor, quieter: Tensor) -> Tensor:
         change = (at.high - at.value) @ louder + (at.value - at.low) @ quieter
         speaks = _count(at.high) @ _count(louder) + _count(at.value) @ _count(quieter) > 0
+        speaks = speaks | sums
         return (change + summed + torch.where(speaks, always, 0.0)).nan_to_num(nan=torch.inf)
 
     own, other = gap.clamp(min=0.0), (-gap).clamp(min=0.0)
@@ -184,8 +191,10 @@ class ShallowRounding:
     inner: float  # by what share of ||z|| + |o_j| a pre-activation may be off
     power: float  # by what share of it relu^p ||w|| may be off
     outer: float  # by what share of its terms' sizes a sum over neurons may be off
+    votes: Tensor  # (C, h): the form's weights without the norms
     norms: Tensor  # (h,): ||w_j||, 1 where it is zero
     constant: Tensor  # (C,): the sizes of what is the same for all inputs
+    sums: Tensor  # (C,) bool: whether that is a sum, as of what neurons without weights say
     flushed: float  # what flushing to zero may cost an output, for activations of at most 1
     limits: torch.finfo  # of the dtype that the network runs in
 
@@ -232,7 +241,7 @@ class ShallowRounding:
     def of_activations(self, most: Tensor, unit: Tensor) -> tuple[Tensor, float, Tensor]:
         """What rounding may do to <z, u_j>, (n,), and to terms, a share; and what sums lack, (n,).
 
-        Infinite where a number may become too large.
+        The last of two outputs together. Infinite where a number may become too large.
 
         Arguments:
 
@@ -243,7 +252,9 @@ class ShallowRounding:
         full = torch.where(self.overflows(prepared, most), torch.inf, 0.0)
         shift = self.inner * most + self.lost(most) * (1.0 + 1.0 / float(self.norms.min())) + full
         share = (1.0 + self.power) * (1.0 + self.outer) - 1.0
-        return shift, share, 2.0 * self.flushed * (unit + most**self.form.p)
+        lacking = self.flushed * (unit + most**self.form.p)
+        lacking = lacking + self.outer * float(self.constant.max()) * unit
+        return shift, share, 2.0 * lacking
 
     def overflows(self, most: Tensor, most_before: Tensor) -> Tensor:
         """Whether a number may become too large for the dtype, (n,) bool.
@@ -286,7 +297,7 @@ class RoundingNear(RowRecord):
         wrong = top - relu_power(reach.highest, p) + rounding.outer * top
         always = rounding.outer * rounding.constant * reach.unit.unsqueeze(1) + flushed
         weights = rounding.form.weights.abs().T
-        speaks = _count(top) @ _count(weights) > 0
+        speaks = (_count(top) @ _count(weights) > 0) | rounding.sums
         error = wrong @ weights + torch.where(speaks, always, 0.0)
         error = error.nan_to_num(nan=torch.inf, posinf=torch.inf)
         return torch.where(reach.overflows.unsqueeze(1), torch.inf, error)
@@ -376,6 +387,10 @@ def shallow_rounding(net: nn.Module, dtype: torch.dtype) -> ShallowRounding:
         power = rounding_share(length + one + (0.0 if known else inner.p * exponent), dtype)
     with torch.no_grad():
         norms = directions_and_norms(inner.neurons.double())[1].squeeze(-1)
+        votes, same = inner.votes.double(), _silent_sizes(inner)
+        constant = same if inner.bias is None else same + inner.bias.double().abs()
+    if inner.outputs == 1:  # which is read as two outputs, of opposite signs
+        votes = torch.cat([-0.5 * votes, 0.5 * votes])
     norms = torch.where(norms > 0, norms, 1.0)
     terms = (1.0 + norms) * (1.0 + 1.0 / norms) * (1.0 + form.weights.abs())
     return ShallowRounding(
@@ -384,19 +399,18 @@ def shallow_rounding(net: nn.Module, dtype: torch.dtype) -> ShallowRounding:
         inner=rounding_share(products, dtype) + rounding_share(products, torch.float64),
         power=power,
         outer=rounding_share(inner.width + _SINGLE_ROUNDINGS, dtype),
+        votes=votes,
         norms=norms,
-        constant=_constant_sizes(inner).expand(len(form.constant)),
+        constant=constant.expand(len(votes)),
+        sums=(same > 0).expand(len(votes)),
         flushed=_FLUSHED * limits.tiny * float(terms.sum(1).max()),
         limits=limits,
     )
 
 
-def _constant_sizes(net: PReLUNet) -> Tensor:
-    """The sizes of output biases and of what neurons without weights add for p = 1, (C,)."""
-    with torch.no_grad():
-        votes = net.votes.double().abs()
-        sizes = torch.zeros_like(votes[:, 0]) if net.bias is None else net.bias.double().abs()
-        if net.p == 1.0 and net.hidden_bias is not None:
-            silent = (net.neurons == 0).all(1)
-            sizes = sizes + votes @ (torch.relu(net.hidden_bias.double()) * silent)
-    return sizes
+def _silent_sizes(net: PReLUNet) -> Tensor:
+    """The sizes of what neurons without weights add to each output for p = 1, (C,)."""
+    votes = net.votes.double().abs()
+    if net.p != 1.0 or net.hidden_bias is None:
+        return torch.zeros_like(votes[:, 0])
+    return votes @ (torch.relu(net.hidden_bias.double()) * (net.neurons == 0).all(1))

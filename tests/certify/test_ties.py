@@ -58,3 +58,32 @@ def test_what_is_certified_at_radius_zero_is_right_as_it_runs():
     for dtype, known in ((torch.float64, True), (torch.float32, False)):
         net = PReLUNet(1, 2, 2.0, 2, init=init, dtype=dtype, generator=torch.Generator())
         assert certify.holds(net, x.to(dtype), y, 0.0).tolist() == [known]
+
+
+@pytest.mark.parametrize("norm", ["l1", "l2", "linf"])
+@pytest.mark.parametrize("normalize", [0.0, 0.5])
+def test_equal_biases_that_drown_the_votes_are_certified_only_where_they_do_not(norm, normalize):
+    """In float32 outputs of 1e4 tell .001 apart at best, so that the own one must lead by more."""
+    init = Explicit(torch.eye(2), torch.eye(2), None, torch.full((2,), 1e4))
+    shared = {"bias": True, "preparation": models.Preparation(normalize=normalize), "init": init}
+    net = PReLUNet(2, 2, 2.0, 2, **shared, generator=torch.Generator())
+    x, y = torch.tensor([[1.0, 0.5], [0.01, 0.0]]), torch.zeros(2).long()
+    radii = certify.radius(net, x, y, norm=norm, effort="fast")
+    assert radii[0] > 0.1
+    step = torch.tensor([-1.0, 1.0], dtype=torch.float64)
+    step = step / torch.linalg.vector_norm(step, {"l1": 1, "l2": 2, "linf": torch.inf}[norm])
+    out = net((x + 0.9999 * radii.unsqueeze(1) * step).float())
+    assert bool((out[0, 0] > out[0, 1]) & (radii[1] == 0 or out[1, 0] > out[1, 1]))
+    assert bool((certify.holds(net, x, y, 0.0) | (radii == 0)).all())
+
+
+def test_neurons_without_weights_may_make_a_tie_of_outputs_as_run():
+    """For p = 1: .3 - .1 - .2 is above zero in exact arithmetic, and zero in float32."""
+    neurons = torch.tensor([[0.0], [0.0], [0.0], [1.0]])
+    hidden = torch.tensor([0.1, 0.2, 0.3, -5.0])
+    init = Explicit(neurons, torch.tensor([[-1.0, -1.0, 1.0, 1.0]]), hidden)
+    net = PReLUNet(1, 4, 1.0, 1, hidden_bias=True, init=init, generator=torch.Generator())
+    x, y = torch.zeros(1, 1), torch.ones(1).long()
+    assert net(x).tolist() == [0.0]
+    assert certify.radius(net, x, y).tolist() == [0.0]
+    assert certify.holds(net, x, y, 0.0).tolist() == [False]

@@ -79,3 +79,16 @@ def test_which_points_is_said(extremal):
     assert "on the first 5 of 12 points, which are not drawn at random" in first
     assert "[" in drawn
     assert "[" not in first
+
+
+def test_warnings_say_where_radii_are_no_more_than_rounding(extremal, folder):
+    net = ex.models.load(folder / "net.safetensors")
+    assert json.loads(extremal(*COMMAND, "--json")[1])["warnings"] == []
+    net.votes.data[:] = net.votes.data[0, 0]  # One vote for all: the same sign everywhere.
+    net.neurons.data.zero_()
+    net.save(folder / "net.safetensors")
+    code, out, err = extremal(*COMMAND)
+    assert (code, err) == (0, "")
+    assert "warning: the network gives the same output at every point" in " ".join(out.split())
+    told = json.loads(extremal(*COMMAND, "--json")[1])
+    assert "constant" in [warning["name"] for warning in told["warnings"]]

@@ -56,7 +56,8 @@ def _exact(net: PReLUNet, point: list[Decimal]) -> list[Decimal]:
         w = [Decimal(value) for value in row]
         s = sum(a * b for a, b in zip(w, z, strict=True)) + Decimal(offset)
         size = sum(value * value for value in w).sqrt()
-        hidden.append(s**p / size ** (p - 1) if s > 0 else Decimal(0))
+        shrink = size ** (p - 1) if p > 1 else 1
+        hidden.append(s**p / shrink if s > 0 else Decimal(0))
     biases = net.bias.tolist()
     return [
         sum((Decimal(v) * h for v, h in zip(votes, hidden, strict=True)), Decimal(bias))
@@ -64,18 +65,50 @@ def _exact(net: PReLUNet, point: list[Decimal]) -> list[Decimal]:
     ]
 
 
+def ranges_with_exact_margins(net: PReLUNet, x: Tensor, y: Tensor) -> models.MarginRange:
+    """The ranges at points of several outputs, once exact margins are seen to lie in them."""
+    found, exact = margin_range(net, x, y), exact_outputs(net, x)
+    for i, out in enumerate(exact):
+        margin = out[y[i]] - max(value for t, value in enumerate(out) if t != y[i])
+        assert Decimal(float(found.lowest[i])) <= margin <= Decimal(float(found.highest[i]))
+    return found
+
+
 @pytest.mark.parametrize(("p", "preparation", "dtype"), KINDS)
 def test_exact_margins_lie_in_the_range(p, preparation, dtype, generator):
     net = network(p, preparation, dtype, outputs=3)
     x = torch.randn(20, 4, generator=generator, dtype=dtype)
-    y = torch.arange(20) % 3
-    found, exact = margin_range(net, x, y), exact_outputs(net, x)
-    for i, out in enumerate(exact):
-        others = max(value for t, value in enumerate(out) if t != y[i])
-        margin = out[y[i]] - others
-        assert Decimal(float(found.lowest[i])) <= margin <= Decimal(float(found.highest[i]))
+    found = ranges_with_exact_margins(net, x, torch.arange(20) % 3)
     width = found.highest - found.lowest
     assert bool((width <= 2e-12 * term_sizes(net, x)).all())  # It says something.
+
+
+@pytest.mark.parametrize("p", [1.0, 3.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_votes_that_are_neighbours_are_told_apart(p, dtype, generator):
+    net = network(p, Preparation(), dtype, outputs=3)
+    units = torch.randint(-3, 4, (2, 5), generator=generator) * torch.finfo(dtype).eps
+    net.votes.data[1:] = net.votes.data[0] * (1.0 + units).to(dtype)
+    net.bias.data.zero_()
+    x = torch.randn(40, 4, generator=generator, dtype=dtype)
+    found = ranges_with_exact_margins(net, x, torch.arange(40) % 3)
+    assert int(found.tie.sum()) <= 4
+
+
+def test_what_neurons_without_weights_say_is_a_sum():
+    """For p = 1 three of them add .1 + .2 - .3, which rounding decides; one alone is exact."""
+    net = network(1.0, Preparation(), torch.float64, outputs=2)
+    net.neurons.data.zero_()
+    net.hidden_bias.data = torch.tensor([0.1, 0.2, 0.3, -1.0, -1.0], dtype=torch.float64)
+    net.votes.data = torch.tensor([[1.0, 1.0, -1.0, 5.0, 5.0], [0.0] * 5], dtype=torch.float64)
+    net.bias.data.zero_()
+    x = torch.zeros(2, 4, dtype=torch.float64)
+    found = ranges_with_exact_margins(net, x, torch.tensor([0, 1]))
+    assert found.tie.tolist() == [True, True]
+    net.votes.data[0, :2] = 0.0
+    found = ranges_with_exact_margins(net, x, torch.tensor([0, 1]))
+    assert found.broken.tolist() == [True, False]
+    assert found.right.tolist() == [False, True]
 
 
 @pytest.mark.parametrize(("p", "preparation", "dtype"), KINDS)
@@ -135,6 +168,16 @@ def test_a_single_output_and_groups_are_judged_alike():
     two = tied([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], 3.0)
     grouped = Grouped(two, torch.tensor([0, 1, 0]))
     assert margin_range(grouped, x, torch.zeros(3).long()).broken.tolist() == [False, True, True]
+
+
+def test_labels_and_points_that_do_not_fit_are_refused():
+    three, one = tied([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], 3.0), tied([[1.0, -1.0]], 3.0)
+    x = torch.ones(2, 2, dtype=torch.float64)
+    for net, y in ((three, [0, 3]), (three, [-1, 1]), (one, [0, 1])):
+        with pytest.raises(ValueError, match=r"^y must"):
+            margin_range(net, x, torch.tensor(y))
+    with pytest.raises(ValueError, match=r"^x must"):
+        margin_range(three, x[:, :1], torch.zeros(2).long())
 
 
 def test_other_networks_are_taken_at_their_word():
