@@ -6,13 +6,16 @@ is where the velocities on the two sides of the kink lead.
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
 from extremal.data import Dataset
-from extremal.models import Explicit, PReLUNet, activations
+from extremal.models import Explicit, Gaussian, PReLUNet, activations
 from extremal.train import gd, gradient_flow
+from extremal.train.flow import coupled_stage
 from tests.train.flow_problem import largest_difference, problem
 
 USERS = (
@@ -111,3 +114,23 @@ def test_it_decides_where_the_kink_is_left_to_either_side_or_never(points, slope
     assert ours.neurons[0, 1].item() < 1e-12
     assert other.neurons[0, 1].item() > 0.1
     assert largest_difference(other, above) < 1e-9
+
+
+def test_late_slides_are_followed_in_stabilised_steps(monkeypatch):
+    """Two blobs that overlap: neurons slide along kinks long after the loss has settled."""
+
+    def followed() -> tuple[torch.Tensor, int]:
+        generator = torch.Generator().manual_seed(0)
+        y = 2 * torch.randint(0, 2, (120,), generator=generator) - 1
+        x = 0.8 * torch.randn(120, 2, generator=generator, dtype=torch.float64)
+        points = Dataset(x + torch.stack([y, 0 * y], 1), y)
+        settings = {"init": Gaussian(1e-4), "dtype": torch.float64, "generator": generator}
+        net = PReLUNet(2, 60, 1.0, **settings)
+        info = gradient_flow(net, points, until=300.0).info
+        return net(points.x).detach(), info["right_hand_sides"]
+
+    stabilised, few = followed()
+    monkeypatch.setattr(coupled_stage, "_LEAST_STIFF_STEPS", math.inf)
+    explicit, many = followed()
+    assert float((stabilised - explicit).abs().max() / explicit.abs().max()) < 1e-4
+    assert few < 0.6 * many
