@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -36,6 +37,10 @@ _LEAST_BATCHES_PER_EPOCH = 6
 _SHARED_UNIT_GAP = 0.1
 # The other features of one unit leave at most this share of the common interval empty.
 _OUTLIER_UNIT_GAP = 0.5
+
+
+class RobustScoreWarning(UserWarning):
+    """What a health check of `evaluate` says of the attacks behind a `robust_score`."""
 
 
 class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -176,6 +181,9 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """The share of points whose label stays right within `radius`.
 
+        What attacks leave is what they leave in `evaluate`, and what its health checks say is a
+        `RobustScoreWarning`.
+
         Arguments:
 
         - `X`: features (n, dim), in the units of `fit`.
@@ -192,10 +200,14 @@ class PReLUClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if certified:
             held = certify.holds(self.net_, test.x, test.y, radius, norm=norm, effort=effort)
             return float(held.double().mean())
-        found = attack.run(
-            self.net_, test.x, test.y, norm=norm, radius=radius, generator=torch.Generator()
+        generator = torch.Generator().manual_seed(0)
+        found = evaluate(
+            self.net_, test, norm=norm, radii=[radius], certify=False, generator=generator
         )
-        return found.accuracy
+        for warning in found.warnings:
+            told = f"{warning.name}: {warning.sentence}"
+            warnings.warn(told, RobustScoreWarning, stacklevel=2)
+        return float((found.upper > radius).double().mean())
 
     def robustness(
         self,

@@ -30,7 +30,11 @@ from extremal.attack.mixture_rays import (
 )
 from extremal.attack.projected_gradient_descent import pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
-from extremal.attack.two_layer.minimal_perturbation import shortest
+from extremal.attack.two_layer.minimal_perturbation import (
+    searches_regions,
+    shortest,
+    shortest_within,
+)
 from extremal.data import Box, Dataset, GaussianClusters
 from extremal.models import is_shallow
 
@@ -138,18 +142,21 @@ def run(
     steps: int = 100,
     mixture: GaussianClusters | None = None,
     group: Tensor | None = None,
+    smallest: bool = True,
     generator: torch.Generator,
     batch: int = ATTACK_BATCH_POINTS,
     progress: bool | Progress = False,
 ) -> AttackResult:
     """Attack each point of x (n, dim) within `radius` and keep the worst that is found.
 
-    Against a `PReLUNet` (or a `Grouped` one): full linear steps with neuron-directed starts, and
-    where the data's `mixture` is given the closed-form directions (with `group`, the subclasses,
-    both families; without it d_0 alone). Against any other network: PGD from zero and from a random
-    start, APGD on the margin, APGD toward each likely class on the scale-invariant loss, and a
-    random search without gradients. An attack meets only the points that the ones before it left
-    standing. Every result is verified in float64, and says which attack found it.
+    Against a `PReLUNet` (or a `Grouped` one): full linear steps with neuron-directed starts, where
+    neurons and coordinates are few the smallest perturbations of `shortest` as well (of 16 points
+    first, and of the others if one of those is broken), and where the data's `mixture` is given the
+    closed-form directions (with `group`, the subclasses, both families; without it d_0 alone).
+    Against any other network: PGD from zero and from a random start, APGD on the margin, APGD
+    toward each likely class on the scale-invariant loss, and a random search without gradients. An
+    attack meets only the points that the ones before it left standing. Every result is verified in
+    float64, and says which attack found it.
 
     Progress counts points and attacks.
 
@@ -166,6 +173,7 @@ def run(
       it.
     - `mixture`: `GaussianClusters` with both classes -1 and +1, or None where it is not known.
     - `group`: each point's cluster in `mixture`, integers (n,) in 0..K-1, or None; needs `mixture`.
+    - `smallest`: False leaves out `shortest`, as where `minimal` was asked for these points before.
     - `generator`: a `torch.Generator`, the source of all random draws; unused against a `PReLUNet`.
     - `batch`: points attacked at a time, 1024 by default; fewer need less memory.
     - `progress`: True for a bar on the standard error, or a function of (what, done, total).
@@ -175,7 +183,11 @@ def run(
     _check.generator("generator", generator)
     _check_mixture(mixture, group, x)
     ball = Ball(norm, radius, box)
-    table = [(linear_steps, {})] if is_shallow(net) else _general_steps(x, ball, steps, generator)
+    if is_shallow(net):
+        known = smallest and searches_regions(net, x, y, ball)
+        table: list[AttackStep] = [(linear_steps, {}), *[(shortest_within, {})] * known]
+    else:
+        table = _general_steps(x, ball, steps, generator)
     if mixture is not None:
         table = [(_closed_forms, {"mixture": mixture, "group": group}), *table]
     return _attack_in_turn(net, x, y, ball, table, batch, progress)

@@ -112,6 +112,7 @@ class EvaluationTask:
             steps=self.steps,
             mixture=self.mixture,
             group=None if self.mixture is None else part.group,
+            smallest=False,
             generator=self.generator,
             batch=self.batch,
         )

@@ -29,7 +29,7 @@ from extremal.train.recording import DivergenceError, Probe, Recorder, Trajector
 class RobustValidation:
     """How closely robust accuracy is watched, and when training ends early.
 
-    Points of the training data and of `validation` are attacked by all attacks of `ex.attack.run`.
+    Points of the training data and of `validation` are attacked by `ex.attack.run(smallest=False)`.
     Training ends after `patience` records without a better robust accuracy on `validation`; None
     for no such end.
     """
@@ -87,6 +87,7 @@ class RobustValidation:
                 radius=radius,
                 box=inner.box,
                 steps=self.steps,
+                smallest=False,
                 generator=torch.Generator().manual_seed(seed),
             )
             return 1.0 - float(found.success.double().mean())

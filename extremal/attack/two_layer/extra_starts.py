@@ -1,4 +1,4 @@
-"""Starts that no gradient finds: silent neurons, directions all around, sweeps of few dimensions.
+"""Starts that no gradient finds: silent neurons, and directions all around.
 
 Where all neurons that speak for a point are silent the margin is at most zero, which counts as
 broken, but gradients do not lead there: they vanish on the way, and where several neurons must fall
@@ -17,22 +17,6 @@ from extremal.attack.two_layer.frank_wolfe import frank_wolfe, target_minus_own
 from extremal.attack.two_layer.linearised_boundary import at_radii, bisect, note_smallest
 from extremal.models import group_margins
 
-# Problems of at most so many dimensions are swept in all directions.
-MOST_SWEPT_DIMENSIONS = 4
-# So many random rays leave each point, in a problem of 1, 2, 3 or 4 dimensions.
-RAYS_BY_DIMENSION = (2, 64, 128, 256)
-# So many rays are in memory at a time, and so many neighbours of the best tried at each distance.
-RAYS_AT_ONCE = 16
-# So many evenly spaced shares of a ray's length are tried.
-SHARES_OF_A_RAY = 24
-# Where nothing is known, a ray is this many times as long as the centre is far.
-RAY_LENGTH_FACTOR = 8.0
-# Neighbours of the best perturbation are tried at these distances, as shares of its size.
-NEIGHBOUR_DISTANCE_SHARES = (0.3, 0.2, 0.1, 0.06, 0.03, 0.02, 0.01, 0.006, 0.003, 0.002, 0.001)
-# All distances of neighbours are gone through so often.
-NEIGHBOUR_PASSES = 6
-# Neighbours are shorter than the best by these shares of their distance from it.
-SHORTENING_SHARES = (0.0, 0.02, 0.1, 0.3)
 # Newton makes so many steps to where the own neurons fall silent.
 NEWTON_STEPS = 3
 # Steps to silence go so far beyond it that rounding leaves no neuron active.
@@ -134,56 +118,7 @@ def scatter(task: ReducedProblem, best: BestPerturbations, rows: Tensor, share: 
     bisect(task, best, rows[found])
 
 
-def sweep(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
-    """Try rays in many directions from the points at `rows`, as far as the radius that is known."""
-    size = best.size[rows]
-    length = torch.where(size.isinf(), RAY_LENGTH_FACTOR * center_distance(task, rows), size)
-    length = length.to(task.x.dtype)
-    for rays in _directions(task).split(RAYS_AT_ONCE):
-        for share in torch.linspace(0.0, 1.0, SHARES_OF_A_RAY + 1)[1:].tolist():
-            _try(task, best, rows, share * length[:, None, None] * rays)
-
-
-def refine(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
-    """Try neighbours of the best perturbations of the points at `rows`, ever nearer ones.
-
-    At each distance some of them as long as the best, and some shorter.
-    """
-    rows = rows[best.size[rows].isfinite() & (best.size[rows] > 0)]
-    if len(rows) == 0:
-        return
-    some = _directions(task).split(RAYS_AT_ONCE)
-    # Two neurons leave no corners.
-    passes = NEIGHBOUR_PASSES if len(task.form.directions) > 2 else 1
-    for turn, near in enumerate(NEIGHBOUR_DISTANCE_SHARES * passes):
-        rays, delta = some[turn % len(some)], best.delta[rows]
-        size = task.ball.norms(delta).to(delta.dtype)[:, None, None]
-        moved = delta.unsqueeze(1) + near * size * rays
-        length = task.ball.norms(moved.flatten(0, 1)).view(moved.shape[:2]).unsqueeze(2)
-        moved = moved * (size / length.clamp(min=1e-300)).to(moved.dtype)
-        for shorter in SHORTENING_SHARES:
-            _try(task, best, rows, (1.0 - near * shorter) * moved)
-
-
 def center_distance(task: ReducedProblem, rows: Tensor) -> Tensor:
     """The distance (n,) of points from the centre, where a network without biases is 0."""
     center = task.form.preparation.center
     return task.ball.norms(task.x[rows] if center is None else task.x[rows] - center)
-
-
-def _try(task: ReducedProblem, best: BestPerturbations, rows: Tensor, step: Tensor) -> None:
-    """Note perturbations (n, k, dim) of the points at `rows`, cut by the box."""
-    row = rows.repeat_interleave(step.shape[1])
-    delta, bounds = step.flatten(0, 1), task.ball.bounds(task.x[row])
-    note_smallest(task, best, row, delta if bounds is None else torch.clamp(delta, *bounds))
-
-
-def _directions(task: ReducedProblem) -> Tensor:
-    """Directions of norm 1 in the ball's norm, (k, dim), always the same."""
-    dim = task.x.shape[1]
-    generator = torch.Generator().manual_seed(0)
-    drawn = torch.randn(RAYS_BY_DIMENSION[dim - 1], dim, generator=generator, dtype=torch.float64)
-    axes = torch.eye(dim, dtype=torch.float64)
-    every = torch.cat([axes, -axes, drawn])
-    unit = every / task.ball.norms(every).unsqueeze(1)
-    return unit.to(task.x)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -22,14 +22,16 @@ from extremal.attack.attack_result import (
 )
 from extremal.attack.ball import Ball
 from extremal.attack.surrogate import COARSE_TOLERANCE, ReducedProblem, reduced_problem
+from extremal.attack.two_layer.convex_concave import (
+    MOST_COORDINATES,
+    search_regions,
+    small_enough,
+)
 from extremal.attack.two_layer.extra_starts import (
-    MOST_SWEPT_DIMENSIONS,
     center_distance,
     newton_to_silence,
     projected_to_silence,
-    refine,
     scatter,
-    sweep,
 )
 from extremal.attack.two_layer.frank_wolfe import (
     attack_in_phases,
@@ -59,13 +61,19 @@ POLISH_LINEARISED_STEPS = 4
 # A perturbation that the re-check on the network itself does not take as broken is made longer by
 # the first of these factors that is enough.
 RECHECK_LENGTHENING_FACTORS = (1.00001, 1.0001, 1.0003, 1.001, 1.003, 1.01, 1.03)
+# Where tightening made a perturbation longer by this share, the one that was searched is tried too:
+# near silent neurons margins are so flat that tightening may go far beyond.
+CLEARLY_LONGER_SHARE = 1e-3
 # The second search for perturbations, from other starts, is made at this share of the radius found.
 SECOND_SEARCH_RADIUS_SHARE = 0.97
 # The third search for perturbations, where neurons are few, is made at this share of the radius
 # found.
 THIRD_SEARCH_RADIUS_SHARE = 0.997
-# Networks of at most this many neurons are searched from more starts, since each costs little.
+# Networks of at most this many neurons, in so many coordinates that no convex problems are solved,
+# are searched from more starts, since each costs little.
 MOST_NEURONS_OF_EXTRA_SEARCHES = 64
+# At a given radius so many points are searched for their smallest perturbations at first.
+FIRST_POINTS_WITHIN = 16
 # So many full linear steps are made from each start toward opposing neurons.
 SHORT_DIRECTED_STEPS = 2
 # The first radius at which points are attacked of which nothing was found, as a share of the
@@ -91,8 +99,12 @@ def shortest(
 
     d <- argmin of ||d'|| over d' in the box with linearised f_t - f_own >= 0, for all targets t at
     first and then the ones that need least; then from starts toward opposing neurons; then full
-    linear steps just under the radius found, as long as they succeed; and last linearised steps on
-    the network itself. Deterministic. Any other network is a ValueError.
+    linear steps just under the radius found, as long as they succeed. Where neurons and coordinates
+    are few (at most 64 coordinates, and neurons times coordinates squared at most 2^22; in l2
+    without a box coordinates are those of the neurons' span) the convex-concave procedure follows,
+    from many starts: of more than 64 points, or 16 where they are much work, on so many at first,
+    and on the others only if one of those got shorter by .3 %. Last come linearised steps on the
+    network itself. Deterministic. Any other network is a ValueError.
 
     Arguments:
 
@@ -128,30 +140,76 @@ def shortest(
     return result.retried(lambda rows: attack(rows, 0.0, torch.float64, None)[0], broken)
 
 
+def searches_regions(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> bool:
+    """Whether `shortest` solves convex problems around points x in their own coordinates.
+
+    It then finds perturbations that full linear steps at one radius miss.
+    """
+    if x.shape[1] > MOST_COORDINATES:
+        return False
+    task = reduced_problem(net, x[:1], y[:1], ball.take(slice(1)), tolerance=COARSE_TOLERANCE)
+    return small_enough(len(task.form.directions), task.x.shape[1])
+
+
+def shortest_within(
+    net: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    *,
+    ball: Ball,
+    batch: int = ATTACK_BATCH_POINTS,
+    progress: bool | Progress = False,
+) -> AttackResult:
+    """The perturbations of `shortest` that lie within the ball.
+
+    Of many points a few are searched first, and the others only if one of those is broken.
+    """
+    given: dict[str, Any] = {"norm": ball.norm, "box": ball.box, "batch": batch}
+    count, radii, x_adv = len(x), ball.radii(x), x.clone()
+    first = torch.linspace(0, count - 1, min(count, FIRST_POINTS_WITHIN)).round().long()
+    others = torch.ones(count, dtype=torch.bool)
+    others[first] = False
+    with Bar("shortest", count, progress) as bar:
+        for rows in (first, others.nonzero().squeeze(1)):
+            if len(rows) == 0:
+                break
+            before = 0 if rows is first else len(first)
+            found = shortest(net, x[rows], y[rows], progress=_after(bar, before), **given)
+            near = found.radius <= radii[rows]
+            x_adv[rows[near.to(rows.device)]] = found.x_adv[near]
+            if not bool(near.any()):
+                break
+        bar.done(count)
+    return verified(net, x, y, x_adv, ball, "shortest")
+
+
+def _after(bar: Bar, before: int) -> Progress:
+    """What a search tells of its points, after the `before` that others have done."""
+    return lambda what, done, _: bar.done(before + done)
+
+
 def _searched(
     task: ReducedProblem, batch: int, tell: Callable[[int], object] | None
 ) -> BestPerturbations:
     """The smallest perturbations found in the task's coordinates."""
     best = no_perturbations(task, task.broken_below())
     more = max(1, SMALL_PROBLEM_SIZE // task.widest) if batch >= ATTACK_BATCH_POINTS else 1
+    neurons = len(task.form.directions)
+    small = small_enough(neurons, task.x.shape[1])
     for at in batches(len(task), more * batch):
         rows = torch.arange(at.start, at.stop, device=task.x.device)
         _linearised(task, best, rows)
         newton_to_silence(task, best, rows)
         _directed(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
         _polish(task, best, rows)
-        if len(task.form.directions) <= MOST_NEURONS_OF_EXTRA_SEARCHES:
+        if not small and neurons <= MOST_NEURONS_OF_EXTRA_SEARCHES:
             projected_to_silence(task, best, rows)
             scatter(task, best, rows, SECOND_SEARCH_RADIUS_SHARE)
             _directed(task, best, rows, THIRD_SEARCH_RADIUS_SHARE)
             _polish(task, best, rows)
-        # Two neurons and a round ball leave no corners: what came before finds all there is.
-        simple = len(task.form.directions) <= 2 and task.ball.norm == "l2"
-        if task.x.shape[1] <= MOST_SWEPT_DIMENSIONS and not simple:
-            sweep(task, best, rows)
-            _polish(task, best, rows)
-            refine(task, best, rows)
         _farther(task, best, rows, batch)
+        if small:
+            search_regions(task, best, rows)
         if tell is not None:
             tell(at.stop)
     return best
@@ -251,13 +309,18 @@ def _verified_on_network(
     for rows in torch.nonzero(found & (best.size > 0)).squeeze(1).split(batch):
         delta[rows] = tightened(task.take(rows), fine.take(rows), best.delta[rows])
 
-    def measured(rows: Tensor | slice, longer: float) -> AttackResult:
-        """x + longer * delta, cut by the box, as the re-check sees it."""
-        part, move = x[rows], (longer * delta[rows]).to(x.dtype)
+    def measured(rows: Tensor | slice, move: Tensor) -> AttackResult:
+        """x + move, cut by the box, as the re-check sees it."""
+        part, move = x[rows], move.to(x.dtype)
         ball = replace(task.ball, radius=task.ball.norms(move) * (1.0 + NORM_SLACK_SHARE))
         return verified(net, part, y[rows], ball.rounded_points(move, part), ball, "shortest")
 
-    result = measured(slice(None), 1.0)
-    for longer in RECHECK_LENGTHENING_FACTORS:
-        result = result.retried(functools.partial(measured, longer=longer), found)
+    result = measured(slice(None), delta)
+    longer = found & (result.radius > (1.0 + CLEARLY_LONGER_SHARE) * best.size)
+    rows = torch.nonzero(longer).squeeze(1)
+    if len(rows) > 0:
+        result = result.merged(rows, measured(rows, task.take(rows).lift(best.delta[rows])))
+    for factor in RECHECK_LENGTHENING_FACTORS:
+        longer_moves = factor * delta
+        result = result.retried(lambda rows: measured(rows, longer_moves[rows]), found)  # noqa: B023
     return result
