@@ -34,6 +34,9 @@ RAYS, SHARES_OF_A_RAY = 4000, 24
 ROUNDS, NEIGHBOURS = 40, 100
 # SLSQP starts from so many of the best rays, the best data of other classes, and the nearest ones.
 DESCENTS = {"random": 12, "data": 4}
+# Of more coordinates than this each descent costs so much that there are fewer.
+MOST_COORDINATES_OF_ALL_DESCENTS = 20
+FEWER_DESCENTS = {"random": 3, "data": 2}
 # A solution is made longer by the first of these factors that breaks the point.
 LENGTHENINGS = (1.0, 1.0 + 1e-8, 1.0 + 1e-6, 1.0 + 1e-5, 1.0 + 1e-4)
 FOOLBOX = {
@@ -73,6 +76,8 @@ class _Search:
         self.bounds = (low, high)
         self.spread = problem.others.std(0).clamp(min=1e-12)
         self.others = problem.others - x
+        few = len(x) > MOST_COORDINATES_OF_ALL_DESCENTS
+        self.descents = FEWER_DESCENTS if few else DESCENTS
 
     def margins(self, delta: Tensor) -> Tensor:
         """The margins (k,) at perturbations (k, dim)."""
@@ -85,10 +90,10 @@ class _Search:
         """The best of all starts."""
         ends = self.nearer(self._rays(generator))
         foreign = self.others[self.margins(self.others) <= 0]
-        near = foreign[(foreign / self.spread).norm(dim=1).argsort()[: DESCENTS["data"]]]
-        data = torch.cat([self.nearer(foreign)[: DESCENTS["data"]], self.nearer(near)])
+        near = foreign[(foreign / self.spread).norm(dim=1).argsort()[: self.descents["data"]]]
+        data = torch.cat([self.nearer(foreign)[: self.descents["data"]], self.nearer(near)])
         tried = self.around(torch.cat([ends, data])[:1], generator)
-        starts = torch.cat([tried, ends[: DESCENTS["random"]], data])
+        starts = torch.cat([tried, ends[: self.descents["random"]], data])
         every = [starts, *(self.descend(start).unsqueeze(0) for start in starts)]
         broken = self.nearer(torch.cat(every))
         return broken[0] if len(broken) > 0 else torch.zeros_like(self.x)

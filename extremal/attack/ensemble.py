@@ -31,9 +31,9 @@ from extremal.attack.mixture_rays import (
 from extremal.attack.projected_gradient_descent import pgd
 from extremal.attack.two_layer.frank_wolfe import linear_steps
 from extremal.attack.two_layer.minimal_perturbation import (
-    searches_regions,
     shortest,
     shortest_within,
+    solves_convex_problems,
 )
 from extremal.data import Box, Dataset, GaussianClusters
 from extremal.models import is_shallow
@@ -184,7 +184,7 @@ def run(
     _check_mixture(mixture, group, x)
     ball = Ball(norm, radius, box)
     if is_shallow(net):
-        known = smallest and searches_regions(net, x, y, ball)
+        known = smallest and solves_convex_problems(net, x, y, ball)
         table: list[AttackStep] = [(linear_steps, {}), *[(shortest_within, {})] * known]
     else:
         table = _general_steps(x, ball, steps, generator)

@@ -9,7 +9,6 @@ from scipy.optimize import minimize
 
 from extremal.attack.two_layer.interior_point import (
     ConvexBoundary,
-    LiftedNeurons,
     smallest_to_convex,
 )
 from tests.attack.balls import NORMS
@@ -20,12 +19,10 @@ ORDERS = {"l1": 1, "l2": 2, "linf": np.inf}
 def boundary_of(neurons, values, level, slope, p):
     """||relu(values + neurons d)||_p <= level + <slope, d>, one problem."""
     h, n = neurons.shape
-    lifted = LiftedNeurons.of(torch.cat([neurons, torch.zeros(h, 1).double()], 1))
+    lifted = torch.cat([neurons, torch.zeros(h, 1).double()], 1)
     one = torch.ones(1, h, dtype=torch.float64)
-    origin = torch.zeros(1, n, dtype=torch.float64)
-    return ConvexBoundary(
-        p, lifted, None, None, one, one > 0, origin, values[None], level[None], slope[None]
-    )
+    last = torch.zeros(1, n, dtype=torch.float64)
+    return ConvexBoundary(p, lifted, last, one, values[None], level[None], slope[None])
 
 
 def by_scipy(neurons, values, level, slope, p, norm, bounds):

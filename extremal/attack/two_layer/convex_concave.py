@@ -10,7 +10,7 @@ tangent stands for a set of foreign neurons that speak, and the solution is exac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
@@ -19,11 +19,7 @@ from extremal._tensors import RowRecord, batches
 from extremal.attack.attack_result import BestPerturbations
 from extremal.attack.projection import Bounds
 from extremal.attack.surrogate import ReducedProblem
-from extremal.attack.two_layer.interior_point import (
-    ConvexBoundary,
-    LiftedNeurons,
-    smallest_to_convex,
-)
+from extremal.attack.two_layer.interior_point import ConvexBoundary, smallest_to_convex
 from extremal.attack.two_layer.linearised_boundary import note_smallest
 
 # Networks are searched in this way that have at most so many coordinates ...
@@ -38,33 +34,25 @@ FIRST_WORK = 2**25
 LEAST_FIRST_POINTS = 16
 # A perturbation got clearly shorter if by this share.
 CLEARLY_SHORTER = 3e-3
-# So many points are searched at a time, from some ten starts each.
+# So many points are searched at a time, from some twenty starts each.
 POINTS_AT_ONCE = 128
-# Tangents whose weights are the same to this part of the largest are taken for the same.
-EQUAL_WEIGHT_STEPS = 16
 # Each convex problem is solved by so many Newton steps, the first with slack times multiplier as
 # large as the second number says, in units of the radius; its solution makes the next problem.
 STEPS_AND_PRODUCT = ((12, 0.3), (8, 0.03), (8, 0.003))
-# A start is given up if after the first problems its perturbation is longer than the smallest
-# known by these factors.
-MOST_RADII = (3.0, 1.5)
-# Where inputs are normalised tangents are no bounds, and so many more problems follow, each from
-# half of the way.
-HALF_STEPS = 3
-# The first round of starts has so many directions all around.
-FIRST_DIRECTIONS = 4
-# The second round starts toward each of so many foreign neurons.
+# A start is given up if its perturbation is then longer than the smallest known by these factors.
+MOST_RADII = (3.0, 1.5, 1.0)
+# Starts are from so many random directions around a point ...
+DIRECTIONS = 8
+# ... at up to so many radii, and around the smallest perturbation known so much nearer.
+FARTHEST_START_RADII, NEAR_SHARE = 1.5, 0.3
+# The first round also starts from so many foreign neurons, each of which is to speak alone.
 DIRECTED_NEURONS = 12
-# Own neurons are silenced against so many of the best foreign outputs.
-SILENT_TARGETS = 3
-# Later rounds have so many directions around the points, and as many around what is known.
-LATER_DIRECTIONS = 4
 # Later rounds are made for points that got shorter by this share in the one before.
 WORTHWHILE_SHARE = 1e-3
 # So many later rounds are made at most.
 MOST_LATER_ROUNDS = 4
-# Starts all around are at up to so many radii, and those around a perturbation so much nearer.
-FARTHEST_START_RADII, NEAR_SHARE = 1.5, 0.3
+# Tangents whose weights are the same to this part of the largest are taken for the same.
+EQUAL_WEIGHT_STEPS = 16
 # In the convex problems own neurons speak louder by this, in units of the radius, and the line is
 # higher by half of it, so that neurons that are to fall silent do.
 LOUDER = 1e-5
@@ -85,7 +73,7 @@ def small_enough(neurons: int, coordinates: int) -> bool:
     return coordinates <= MOST_COORDINATES and neurons * coordinates**2 <= MOST_WORK
 
 
-def search_regions(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
+def convex_concave_search(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None:
     """Look for smaller perturbations of the points at `rows`, by convex problems from many starts.
 
     Of many points some are searched first, evenly spaced, and the others only if one of those got
@@ -107,9 +95,8 @@ def _search(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None
     """Look for smaller perturbations of all points at `rows`."""
     for at in batches(len(rows), POINTS_AT_ONCE):
         some = rows[at]
-        regions = _Regions.of(task, best, some)
-        regions.search()
-        found, shorter = regions.found, regions.found.size < best.size[some]
+        found = _Search.of(task, best, some).found_after_all_rounds()
+        shorter = found.size < best.size[some]
         best.size[some[shorter]] = found.size[shorter]
         best.delta[some[shorter]] = found.delta[shorter].to(best.delta.dtype)
 
@@ -124,18 +111,24 @@ class _Tangents(RowRecord):
     other: Tensor  # (m,): the foreign one that is to win
     weight: Tensor  # (m, h): of the foreign neurons, zero for all others
 
-    def keys(self) -> Tensor:
-        """Numbers (m,), equal where point, outputs and weights are, the latter to a 16th."""
+    def joined(self, others: _Tangents) -> _Tangents:
+        """These and others."""
+        names = [field.name for field in fields(self)]
+        return _Tangents(*(torch.cat([getattr(self, of), getattr(others, of)]) for of in names))
+
+    def distinct(self) -> Tensor:
+        """The places of the first of those that are equal in all but where they begin."""
         largest = self.weight.amax(1, keepdim=True).clamp(min=TINY)
         coarse = (EQUAL_WEIGHT_STEPS * self.weight / largest).round().long()
         every = torch.cat([torch.stack([self.place, self.mine, self.other], 1), coarse], 1)
-        generator = torch.Generator().manual_seed(0)
-        factors = torch.randint(2**62, (every.shape[1],), generator=generator)
-        return (every * factors.to(every.device)).sum(1)
+        kinds, kind = every.unique(dim=0, return_inverse=True)
+        places = torch.arange(len(every), device=every.device)
+        first = places.new_full((len(kinds),), len(every)).scatter_reduce(0, kind, places, "amin")
+        return first.sort().values
 
 
 @dataclass(frozen=True, eq=False)
-class _Regions:
+class _Search:
     """Points of a task in float64, with a network whose biases are neurons, and what was found.
 
     s = (z, size) @ neurons.T, where size is 1, or ||z||^normalize where inputs are normalised:
@@ -145,12 +138,11 @@ class _Regions:
     task: ReducedProblem
     found: BestPerturbations
     bounds: Bounds | None  # that the box leaves to perturbations
-    neurons: LiftedNeurons  # (h, n + 1)
+    neurons: Tensor  # (h, n + 1)
     weights: Tensor  # (C, h)
-    solved_keys: list[Tensor]  # of the tangents that were starts
 
     @classmethod
-    def of(cls, task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> _Regions:
+    def of(cls, task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> _Search:
         """The points at `rows`, with what is known of them."""
         part = task.take(rows)
         bounds = part.ball.bounds(part.x)
@@ -167,178 +159,129 @@ class _Regions:
             part,
             found,
             None if bounds is None else (bounds[0].double(), bounds[1].double()),
-            LiftedNeurons.of(torch.cat([neurons, bias])),
+            torch.cat([neurons, bias]),
             torch.cat([form.weights, form.constant.unsqueeze(1)], 1),
-            [],
         )
 
-    def search(self) -> None:
-        """All rounds of starts."""
+    def found_after_all_rounds(self) -> BestPerturbations:
+        """The smallest perturbations that all rounds of starts lead to."""
         generator = torch.Generator().manual_seed(0)
         places = torch.arange(len(self.task), device=self.task.x.device)
-        self.descend(self._first_starts(places, generator))
-        self.descend(self._toward_neurons())
+        self._note_silent(self._tangents(places, torch.zeros_like(self.task.x)))
+        self._descend(self._first_starts(places, generator))
         for _ in range(MOST_LATER_ROUNDS):
             before = self.found.size[places]
-            self.descend(self._later_starts(places, generator))
+            self._descend(self._later_starts(places, generator))
             shorter = self.found.size[places] < (1.0 - WORTHWHILE_SHARE) * before
             places = places[shorter]
             if len(places) == 0:
-                return
+                break
+        return self.found
 
-    def descend(self, starts: _Tangents) -> None:
+    def _descend(self, starts: _Tangents) -> None:
         """Solve one convex problem after the other from each start, and note what breaks points."""
-        starts = self._unsolved(starts)
-        radius = self.radii()[starts.place]
-        normalised = self.task.form.preparation.normalize > 0.0
-        plan = STEPS_AND_PRODUCT + STEPS_AND_PRODUCT[-1:] * (HALF_STEPS if normalised else 0)
-        for turn, (steps, product) in enumerate(plan):
-            if len(starts.place) == 0:
-                return
-            delta = self.solved(starts, radius, steps, product)
+        radius = self._radii()[starts.place]
+        for (steps, product), most in zip(STEPS_AND_PRODUCT, MOST_RADII, strict=True):
+            distinct = starts.distinct()
+            starts, radius = starts.take(distinct), radius[distinct]
+            delta = self._solved(starts, radius, steps, product)
             size = self.task.ball.norms(delta)
-            if turn < len(MOST_RADII):
-                keep = size <= MOST_RADII[turn] * self.radii()[starts.place]
-                starts, delta, size, radius = (
-                    starts.take(keep),
-                    delta[keep],
-                    size[keep],
-                    radius[keep],
-                )
-            radius = torch.where(size > 0, torch.minimum(size, 2.0 * radius), radius)
-            if normalised and turn > 0 and self.task.form.p < 2.0:
-                delta = 0.5 * (delta + starts.delta)
-            starts = self.tangents(starts.place, delta)
-            if not normalised:
-                distinct = _first_of_equals(starts.keys())
-                starts, radius = starts.take(distinct), radius[distinct]
+            keep = (size > 0) & (size <= most * self._radii()[starts.place])
+            if not bool(keep.any()):
+                return
+            radius = torch.minimum(size, 2.0 * radius)[keep]
+            starts = self._tangents(starts.place[keep], delta[keep])
 
-    def _unsolved(self, starts: _Tangents) -> _Tangents:
-        """The starts whose tangents are those of no problem that was a start before.
-
-        Where inputs are normalised, problems differ by where they are looked at from: all of them.
-        """
-        if self.task.form.preparation.normalize > 0.0:
-            return starts
-        keys = starts.keys()
-        new = _first_of_equals(keys)
-        for known in self.solved_keys:
-            new = new[~torch.isin(keys[new], known)]
-        self.solved_keys.append(keys[new])
-        return starts.take(new)
-
-    def radii(self) -> Tensor:
+    def _radii(self) -> Tensor:
         """The smallest radius known of each point, or the distance of the centre."""
         center = self.task.form.preparation.center
         far = self.task.ball.norms(self.task.x if center is None else self.task.x - center)
         size = self.found.size
         return torch.where(size.isfinite() & (size > 0), size, torch.where(far > 0, far, 1.0))
 
-    def tangents(self, place: Tensor, delta: Tensor) -> _Tangents:
+    def _tangents(self, place: Tensor, delta: Tensor) -> _Tangents:
         """The tangents at perturbations (m, n), with the best own and foreign output there."""
-        s, _, _ = self._preactivations(place, delta)
+        s, _ = self._preactivations(place, delta)
         out, own = torch.relu(s) ** self.task.form.p @ self.weights.T, self.task.own[place]
         mine = out.masked_fill(~own, -torch.inf).argmax(1)
         other = out.masked_fill(own, -torch.inf).argmax(1)
         a, p = self.weights[mine] - self.weights[other], self.task.form.p
-        weight = _speaking(a.abs() ** (1.0 / p) * s, p, a < 0)
+        weight = _norm_gradient(a.abs() ** (1.0 / p) * s, p, a < 0)
         return _Tangents(place, delta, mine, other, weight)
 
-    def solved(
-        self,
-        starts: _Tangents,
-        radius: Tensor,
-        steps: int,
-        product: float,
-        *,
-        silent: bool = False,
-    ) -> Tensor:
-        """The solutions (m, n) of the convex problems, noted where they break their point.
-
-        With `silent` all own neurons are to be silent, whatever they weigh.
-        """
+    def _solved(self, starts: _Tangents, radius: Tensor, steps: int, product: float) -> Tensor:
+        """The solutions (m, n) of the convex problems, noted where they break their point."""
         unit = radius.unsqueeze(1)
-        boundary = self._boundary(starts, unit, silent)
         bounds = self._bounds(starts.place)
-        scaled = None if bounds is None else (bounds[0] / unit, bounds[1] / unit)
-        norm = self.task.ball.norm
-        delta = unit * smallest_to_convex(
-            boundary, norm, scaled, starts.delta / unit, steps, product
-        )
+        bounds = None if bounds is None else (bounds[0] / unit, bounds[1] / unit)
+        boundary, norm = self._boundary(starts, unit), self.task.ball.norm
+        moved = smallest_to_convex(boundary, norm, bounds, starts.delta / unit, steps, product)
+        delta = self._cut(starts.place, unit * moved)
         left = torch.arange(len(delta), device=delta.device)
         for factor in LENGTHENING_FACTORS:
-            longer = self._cut(starts.place[left], factor * delta[left])
-            margin = note_smallest(self.task, self.found, starts.place[left], longer)
-            left = left[~(margin <= self.found.broken_below[starts.place[left]])]
+            place = starts.place[left]
+            longer = self._cut(place, factor * delta[left])
+            margin = note_smallest(self.task, self.found, place, longer)
+            left = left[~(margin <= self.found.broken_below[place])]
             if len(left) == 0:
                 break
-        return self._cut(starts.place, delta)
+        return delta
 
-    def _boundary(self, starts: _Tangents, unit: Tensor, silent: bool) -> ConvexBoundary:
-        """The convex problems of starts, in units of radii (m, 1) and of the boundary's slope."""
-        scale, p = self.task.form.preparation.scale, self.task.form.p
-        a = self.weights[starts.mine] - self.weights[starts.other]
-        s, jacobian, bow = self._preactivations(starts.place, starts.delta)
-        size, weight = a.abs() ** (1.0 / p), starts.weight
-        if silent:
-            p, size, weight = 1.0, (a > 0).to(a), torch.zeros_like(a)
-        s, at = size * s, starts.delta / unit
-        if bow is not None:
-            bow = scale * unit * bow if p >= 2.0 else None
-        plain = ConvexBoundary(
-            p, self.neurons, jacobian, bow, scale * unit * size, a > 0, at, s, s[:, 0], at
+    def _boundary(self, starts: _Tangents, unit: Tensor) -> ConvexBoundary:
+        """The convex problems of starts, in units of radii (m, 1) and of the boundary's slope.
+
+        Where no foreign neuron is to speak, each own one has to fall silent, whatever its power.
+        """
+        p, a = self.task.form.p, self.weights[starts.mine] - self.weights[starts.other]
+        s, last = self._preactivations(starts.place, starts.delta)
+        size, own, nothing = a.abs() ** (1.0 / p), a > 0, torch.zeros_like(a[:, 0])
+        if not bool(starts.weight.any()):
+            p, size = 1.0, own.to(a)
+        sizes = self.task.form.preparation.scale * unit * size
+        whole = ConvexBoundary(p, self.neurons, last, sizes, size * s, nothing, last)
+        at, s = starts.delta / unit, size * s
+        values, slope = s - whole.changes(at), whole.gradient(starts.weight)
+        level = (starts.weight * values).sum(1)
+        steepness = torch.maximum(
+            self._dual(whole.gradient(_norm_gradient(s, p, own)) - slope),
+            LEAST_SLOPE_SHARE * self._dual(whole.gradient(own.to(s))),
         )
-        weight = torch.where(a < 0, weight, 0.0)
-        slope = plain.gradient(at, weight)
-        level = (weight * s).sum(1) - (slope * at).sum(1)
-        own = plain.gradient(at, _speaking(s, p, a > 0)) - slope
-        most = plain.gradient(at, (a > 0).to(s))
-        steepness = torch.maximum(self._dual(own), LEAST_SLOPE_SHARE * self._dual(most))
-        steepness = torch.where(steepness > 0, steepness, 1.0)
+        steepness = torch.where(steepness > 0, steepness, 1.0).unsqueeze(1)
         louder = LOUDER * a.shape[1] ** (-1.0 / p)
         return replace(
-            plain,
-            sizes=plain.sizes / steepness.unsqueeze(1),
-            values=s / steepness.unsqueeze(1) + louder,
-            level=level / steepness + 0.5 * louder,
-            slope=slope / steepness.unsqueeze(1),
+            whole,
+            sizes=torch.where(own, sizes / steepness, 0.0),
+            values=values / steepness + louder,
+            level=level / steepness.squeeze(1) + 0.5 * louder,
+            slope=slope / steepness,
         )
 
-    def _preactivations(
-        self, place: Tensor, delta: Tensor
-    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """s (m, h) of perturbed points, and how `size` depends on z; None if it is 1.
-
-        Its gradient g (m, n), and the bow c (m, 1) with size + <g, move> + c |move|^2 / 2 nowhere
-        below it: ||z||^normalize is concave in ||z||, and ||z|| <= (||z||^2 / l + l) / 2.
-        """
+    def _preactivations(self, place: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """s (m, h) of perturbed points, and the gradient (m, n) of `size` in z."""
         preparation = self.task.form.preparation
         z = preparation.scaled_offset(self.task.x[place] + delta)
-        size, gradient, bow = torch.ones_like(z[:, :1]), None, None
+        size, gradient = torch.ones_like(z[:, :1]), torch.zeros_like(z)
         if preparation.normalize > 0.0:
             length = torch.linalg.vector_norm(z, dim=1, keepdim=True).clamp(min=TINY)
             size = length**preparation.normalize
             gradient = preparation.normalize * size / length * (z / length)
-            bow = preparation.normalize * size / length / length
-        return torch.cat([z, size], 1) @ self.neurons.directions.T, gradient, bow
+        return torch.cat([z, size], 1) @ self.neurons.T, gradient
 
     def _first_starts(self, places: Tensor, generator: torch.Generator) -> _Tangents:
-        """The points themselves, what is known, directions all around, and own neurons silent."""
-        self._note_center(places)
-        silent, silenced = self._silenced(places)
-        around = self._around(places, FIRST_DIRECTIONS, generator)
-        delta = torch.cat([torch.zeros_like(self.task.x), self.found.delta, around, silenced])
-        return self.tangents(torch.cat([places.repeat(2 + FIRST_DIRECTIONS), silent]), delta)
+        """The points themselves, what is known, directions all around, and foreign neurons."""
+        around = self._around(places, DIRECTIONS, generator)
+        delta = torch.cat([torch.zeros_like(self.task.x), self.found.delta, around])
+        starts = self._tangents(places.repeat(2 + DIRECTIONS), delta)
+        return starts.joined(self._toward_neurons(starts.take(slice(len(places)))))
 
     def _later_starts(self, places: Tensor, generator: torch.Generator) -> _Tangents:
         """What is known, directions all around the points, and around what is known."""
         known = self.found.delta[places]
-        around = self._around(places, 2 * LATER_DIRECTIONS, generator)
-        far, near = around.split(LATER_DIRECTIONS * len(places))
-        place = places.repeat(LATER_DIRECTIONS)
-        near = self._cut(place, self.found.delta[place] + NEAR_SHARE * near)
-        every = places.repeat(1 + 2 * LATER_DIRECTIONS)
-        return self.tangents(every, torch.cat([known, far, near]))
+        far = self._around(places, DIRECTIONS, generator)
+        near = NEAR_SHARE * self._around(places, DIRECTIONS, generator)
+        near = self._cut(places.repeat(DIRECTIONS), known.repeat(DIRECTIONS, 1) + near)
+        every = places.repeat(1 + 2 * DIRECTIONS)
+        return self._tangents(every, torch.cat([known, far, near]))
 
     def _around(self, places: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Perturbations in `count` directions, the same for all places, (count * m, n)."""
@@ -346,54 +289,42 @@ class _Regions:
         ways = torch.randn(count, n, generator=generator, dtype=torch.float64).to(self.task.x)
         share = torch.rand(count, generator=generator, dtype=torch.float64).to(self.task.x)
         ways *= (FARTHEST_START_RADII * share / self.task.ball.norms(ways)).unsqueeze(1)
-        delta = (ways.unsqueeze(1) * self.radii()[places].unsqueeze(1)).flatten(0, 1)
+        delta = (ways.unsqueeze(1) * self._radii()[places].unsqueeze(1)).flatten(0, 1)
         return self._cut(places.repeat(count), delta)
 
-    def _toward_neurons(self) -> _Tangents:
-        """For each of the foreign neurons that can speak loudest, that it alone speaks."""
-        places = torch.arange(len(self.task), device=self.task.x.device)
-        zero = torch.zeros_like(self.task.x)
-        s, _, _ = self._preactivations(places, zero)
-        mine = self.tangents(places, zero).mine
+    def _toward_neurons(self, points: _Tangents) -> _Tangents:
+        """For each of the foreign neurons that can speak loudest, that it alone speaks.
+
+        `points` are the points themselves.
+        """
+        s, _ = self._preactivations(points.place, points.delta)
         foreign = self.weights.masked_fill(self.task.own.unsqueeze(2), -torch.inf)
         most, target = foreign.max(1)
-        gain = (most - self.weights[mine]).clamp(min=0.0) ** (1.0 / self.task.form.p)
-        steepness = self.task.form.preparation.scale * self._dual(self.neurons.directions[:, :-1])
-        loudest = gain * (s + self.radii().unsqueeze(1) * steepness)
+        gain = (most - self.weights[points.mine]).clamp(min=0.0) ** (1.0 / self.task.form.p)
+        steepness = self.task.form.preparation.scale * self._dual(self.neurons[:, :-1])
+        loudest = gain * (s + self._radii().unsqueeze(1) * steepness)
         loudest = torch.where(gain > 0, loudest, -torch.inf)
         loudest[:, -1] = -torch.inf  # a bias does not move
         value, neuron = loudest.topk(min(DIRECTED_NEURONS, loudest.shape[1]), dim=1)
         row, column = torch.nonzero(value.isfinite(), as_tuple=True)
         neuron = neuron[row, column]
         weight = torch.nn.functional.one_hot(neuron, s.shape[1]).to(s)
-        return _Tangents(row, zero[row], mine[row], target[row, neuron], weight)
+        return replace(points.take(row), other=target[row, neuron], weight=weight)
 
-    def _note_center(self, places: Tensor) -> None:
-        """Note where a network without biases is zero, which counts as broken."""
+    def _note_silent(self, points: _Tangents) -> None:
+        """Note where all own neurons are silent, which breaks a point if biases are equal.
+
+        `points` are the points themselves. Without biases that is so at the centre at least.
+        """
         center = self.task.form.preparation.center
         delta = -self.task.x if center is None else center - self.task.x
-        note_smallest(self.task, self.found, places, self._cut(places, delta))
-
-    def _silenced(self, places: Tensor) -> tuple[Tensor, Tensor]:
-        """Perturbations that silence all own neurons, which breaks a point if biases are equal.
-
-        Against some of the best foreign outputs; the places of points (m,), and these (m, n).
-        """
-        at = self.tangents(places, torch.zeros_like(self.task.x))
-        out = self.task.form.outputs(self.task.x).masked_fill(self.task.own, -torch.inf)
-        value, target = out.topk(min(SILENT_TARGETS, out.shape[1]), dim=1)
-        equal = self.weights[at.mine, -1].unsqueeze(1) == self.weights[target, -1]
-        place, rank = torch.nonzero(equal & value.isfinite(), as_tuple=True)
-        if len(place) == 0:
-            return place, self.task.x[:0]
-        starts = replace(at.take(place), other=target[place, rank])
-        steps, product = STEPS_AND_PRODUCT[0]
-        return place, self.solved(starts, self.radii()[place], steps, product, silent=True)
+        note_smallest(self.task, self.found, points.place, self._cut(points.place, delta))
+        nothing = replace(points, weight=torch.zeros_like(points.weight))
+        self._solved(nothing, self._radii(), *STEPS_AND_PRODUCT[0])
 
     def _dual(self, slope: Tensor) -> Tensor:
         """The dual norm (m,) of slopes (m, n)."""
-        order = DUAL_ORDERS[self.task.ball.norm]
-        size: Tensor = torch.linalg.vector_norm(slope, order, dim=1)
+        size: Tensor = torch.linalg.vector_norm(slope, DUAL_ORDERS[self.task.ball.norm], dim=1)
         return size
 
     def _bounds(self, place: Tensor) -> Bounds | None:
@@ -407,15 +338,7 @@ class _Regions:
         return delta if bounds is None else torch.clamp(delta, *bounds)
 
 
-def _first_of_equals(keys: Tensor) -> Tensor:
-    """The places of the first of each of the keys (m,), in order."""
-    kinds, kind = keys.unique(return_inverse=True)
-    places = torch.arange(len(keys), device=keys.device)
-    first = places.new_full((len(kinds),), len(keys)).scatter_reduce(0, kind, places, "amin")
-    return first.sort().values
-
-
-def _speaking(s: Tensor, p: float, some: Tensor) -> Tensor:
+def _norm_gradient(s: Tensor, p: float, some: Tensor) -> Tensor:
     """The gradient (m, h) of ||relu(s_j)||_p over `some` of the neurons, in s."""
     r = torch.where(some, torch.relu(s), 0.0)
     share = r / r.amax(1, keepdim=True).clamp(min=TINY)

@@ -1,4 +1,12 @@
-"""Smallest moves to convex boundaries: a primal-dual interior-point method, a batch at a time."""
+"""Smallest moves to convex boundaries: a primal-dual interior-point method, a batch at a time.
+
+min ||d|| over moves d with (sum over own neurons of relu(s_j(d))^p)^(1/p) <= level + <slope, d>.
+
+Kinks are inequalities between unknowns: t >= |d_i| for the norms l1, with one t for each
+coordinate, and linf, with one for all; and for p < 2 r_j >= s_j and r_j >= 0 with r_j in the place
+of relu(s_j). From p = 2 on the p-norm has no kinks. Newton's equations are solved by elimination,
+of r and t first, which is cheap, so that one matrix of the size of d is left.
+"""
 
 from __future__ import annotations
 
@@ -9,129 +17,63 @@ from torch import Tensor
 
 from extremal.attack.projection import Bounds
 
+# Powers from this on make norms that are smooth but where all neurons are silent.
+LEAST_SMOOTH_POWER = 2.0
 # Steps stop at this share of the way to where the first slack or multiplier is zero.
 SHARE_TO_FIRST_ZERO = 0.95
-# After steps longer than the first of two numbers, as a share of Newton's, slack times multiplier
-# is to fall to the second one times its mean.
-FALL_BY_STEP = ((0.0, 0.8), (0.3, 0.3), (0.8, 0.1))
-# Slack times multiplier falls at most to this share of what was aimed at before.
-LEAST_FALL = 0.3
+# After a whole step of Newton slack times multiplier is to fall to this share of its mean.
+LEAST_FALL = 0.1
 # Slack times multiplier is not made smaller than this, in units of the radius.
 LEAST_PRODUCT = 1e-9
 # Where a bound leaves less room than this, in units of the radius, it is taken to leave so much.
 LEAST_ROOM = 1e-9
 # The first move keeps this share of the room, or of a radius, away from the bounds.
 FIRST_SHARE_FROM_BOUNDS = 0.01
-# The boundary may be missed at this price for each unit of height, so that there is a solution.
-MOST_FORCE = 100.0
-# The boundary's first slack is at least this.
+# The line's first slack is at least this, and so are those of the norms together.
 LEAST_FIRST_SLACK = 1e-3
 # The multipliers of a kink are at first at least this.
 LEAST_FIRST_PULL = 1e-6
-# The apex of a norm, where all neurons are silent, is rounded over this share of the product.
+# The smooth norms' apex, where all neurons are silent, is rounded over this share of the product.
 ROUNDED_APEX_SHARE = 0.1
+# Where there are no kinks r_j follows s_j as if their inequality were so many times as stiff.
+TIED = 1e12
 # The matrix of Newton's step is given this share of its largest entry, against rounding.
 JITTER_SHARE = 1e-13
-# Powers below this are of norms that have kinks where neurons fall silent.
-LEAST_SMOOTH_POWER = 2.0
 # Numbers that are divided by are at least this.
 TINY = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
-class LiftedNeurons:
-    """Neurons as rows (u, o) that meet points as (z, size); products of their columns in pairs."""
-
-    directions: Tensor  # (h, k)
-    pairs: Tensor  # (h, k (k + 1) / 2): products of columns i <= j
-    pair: Tensor  # (k k,): which of the pairs each entry of a k x k matrix is
-
-    @classmethod
-    def of(cls, directions: Tensor) -> LiftedNeurons:
-        """The rows (h, k), with their pairs."""
-        k = directions.shape[1]
-        i, j = torch.triu_indices(k, k, device=directions.device)
-        pair = torch.empty(k, k, dtype=torch.long, device=directions.device)
-        pair[i, j] = pair[j, i] = torch.arange(len(i), device=directions.device)
-        return cls(directions, directions[:, i] * directions[:, j], pair.flatten())
-
-    def squares(self, weight: Tensor) -> Tensor:
-        """sum_j weight_j u_j u_j^T, (m, k, k), for weights (m, h)."""
-        k = self.directions.shape[1]
-        return (weight @ self.pairs)[:, self.pair].view(-1, k, k)
-
-
-@dataclass(frozen=True, eq=False)
 class ConvexBoundary:
-    """Where the p-norm of relu(s_j(d)) over the own neurons is at most a line, m problems at once.
+    """Where the p-norm of relu(s(d)) is at most level + <slope, d>, m problems at once.
 
-    s(d) = values + sizes * (lifted(d - origin) @ neurons.T), and the line is level + <slope, d>.
-    `lifted` appends <jacobian, move> + bow |move|^2 / 2 to a move. All is in units of a radius.
+    s_j(d) = values_j + sizes_j <(d, <last, d>), neurons_j>; those with sizes_j = 0 do not count.
     """
 
     p: float
-    neurons: LiftedNeurons  # (h, n + 1), shared by all problems
-    jacobian: Tensor | None  # (m, n); None: what is appended is zero
-    bow: Tensor | None  # (m, 1), at least 0; None: zero
+    neurons: Tensor  # (h, n + 1), shared by all problems
+    last: Tensor  # (m, n)
     sizes: Tensor  # (m, h), at least 0
-    own: Tensor  # (m, h) bool
-    origin: Tensor  # (m, n)
-    values: Tensor  # (m, h), at the origin
+    values: Tensor  # (m, h)
     level: Tensor  # (m,)
     slope: Tensor  # (m, n)
 
-    def preactivations(self, d: Tensor) -> Tensor:
-        """s(d), (m, h)."""
-        move = d - self.origin
-        lifted = move @ self.neurons.directions[:, :-1].T
-        if self.jacobian is not None:
-            last = (self.jacobian * move).sum(1, keepdim=True)
-            if self.bow is not None:
-                last = last + 0.5 * self.bow * (move * move).sum(1, keepdim=True)
-            lifted = lifted + last * self.neurons.directions[:, -1]
-        return self.values + self.sizes * lifted
+    def changes(self, step: Tensor) -> Tensor:
+        """What a step (m, n) changes in s, (m, h)."""
+        return self.sizes * (torch.cat([step, _dot(self.last, step)], 1) @ self.neurons.T)
 
-    def changes(self, d: Tensor, step: Tensor) -> Tensor:
-        """What a step (m, n) from d changes in s to first order, (m, h)."""
-        moved = step @ self.neurons.directions[:, :-1].T
-        last = self._last(d)
-        if last is not None:
-            moved = moved + (last * step).sum(1, keepdim=True) * self.neurons.directions[:, -1]
-        return self.sizes * moved
+    def gradient(self, weight: Tensor) -> Tensor:
+        """The gradient (m, n) of sum_j weight_j s_j, for weights (m, h)."""
+        whole = (weight * self.sizes) @ self.neurons
+        return whole[:, :-1] + whole[:, -1:] * self.last
 
-    def gradient(self, d: Tensor, weight: Tensor) -> Tensor:
-        """The gradient (m, n) of sum_j weight_j s_j at d."""
-        whole, last = (weight * self.sizes) @ self.neurons.directions, self._last(d)
-        return whole[:, :-1] if last is None else whole[:, :-1] + whole[:, -1:] * last
-
-    def curvature(self, d: Tensor, slopes: Tensor, squares: Tensor) -> Tensor:
-        """The second derivative (m, n, n) of a function of s with these derivatives (m, h) in s.
-
-        sum_j squares_j grad s_j grad s_j^T + slopes_j grad^2 s_j, the latter if not negative.
-        """
-        whole = self.neurons.squares(squares * self.sizes * self.sizes)
-        inner, last = whole[:, :-1, :-1], self._last(d)
-        if last is None:
-            return inner
-        cross = whole[:, :-1, -1:] * last.unsqueeze(1)
-        square = last.unsqueeze(2) * last.unsqueeze(1)
-        inner = inner + cross + cross.transpose(1, 2) + whole[:, -1:, -1:] * square
-        if self.bow is not None:
-            bent = self.bow * ((slopes * self.sizes) @ self.neurons.directions[:, -1:]).clamp(
-                min=0.0
-            )
-            inner = inner + torch.diag_embed(bent.expand_as(d))
-        return inner
-
-    def line(self, d: Tensor) -> Tensor:
-        """What the norm may be at most, (m,)."""
-        return self.level + (self.slope * d).sum(1)
-
-    def _last(self, d: Tensor) -> Tensor | None:
-        """The gradient (m, n) of what is appended to a move."""
-        if self.jacobian is None or self.bow is None:
-            return self.jacobian
-        return self.jacobian + self.bow * (d - self.origin)
+    def squares(self, weight: Tensor) -> Tensor:
+        """sum_j weight_j grad s_j grad s_j^T, (m, n, n), for weights (m, h)."""
+        k, last = self.neurons.shape[1], self.last.unsqueeze(1)
+        pairs = (self.neurons.unsqueeze(2) * self.neurons.unsqueeze(1)).flatten(1)
+        whole = ((weight * self.sizes**2) @ pairs).view(-1, k, k)
+        cross = whole[:, :-1, -1:] * last
+        return whole[:, :-1, :-1] + cross + cross.mT + whole[:, -1:, -1:] * last * last.mT
 
 
 def smallest_to_convex(
@@ -142,11 +84,11 @@ def smallest_to_convex(
     steps: int,
     product: float,
 ) -> Tensor:
-    """argmin of ||d|| over the norm below the line and d in the bounds, (m, n), in `steps` steps.
+    """argmin of ||d|| over the d in the bounds that the boundary lets, (m, n), in `steps` steps.
 
     Newton's steps on the optimality conditions, with slack times multiplier of all inequalities
-    going from `product` toward zero. Bounds and start are in units of a radius. Where nothing is
-    below the line, the d that is nearest to being so.
+    going from `product` toward zero. Bounds and start are in units of a radius, and the slope of
+    the boundary is about one. Where there is no such d, what comes out is of no use.
     """
     iterate = _Iterate(boundary, norm, bounds, start, product)
     for _ in range(steps):
@@ -155,7 +97,12 @@ def smallest_to_convex(
 
 
 class _Iterate:
-    """A move d, the slacks and multipliers of all inequalities, and what their products aim at."""
+    """A move d, and slacks and multipliers of all inequalities, (m, k): of d, of r, of the line.
+
+    Those of d are (m, b, n): sign_b d + lift_b t + constant >= 0, of bounds and of the norm. Those
+    of r are (m, 2, h), or (m, 2, 0) where there are no kinks. The line's slack is what it leaves to
+    the p-norm; its multiplier is called the force.
+    """
 
     def __init__(
         self,
@@ -167,54 +114,177 @@ class _Iterate:
     ) -> None:
         self.boundary = boundary
         self.d, bounds = _inside(start, bounds)
-        self.aims = _NormAndBounds.around(self.d, norm, bounds, product)
-        side = _KinkedSide if boundary.p < LEAST_SMOOTH_POWER else _SmoothSide
-        self.side: _KinkedSide | _SmoothSide = side.at(boundary, self.d, product)
-        # The slack of the line and what exceeds it; the multiplier of the first is the force.
-        force = self.d.new_ones(len(self.d), 1)
-        self.line = _Inequalities(
-            torch.cat([force * max(product, LEAST_FIRST_SLACK), product / (MOST_FORCE - force)], 1),
-            torch.cat([force, MOST_FORCE - force], 1),
-        )
-        self.every = (self.line, self.aims.inequalities, self.side.inequalities)
-        self.mu = torch.full_like(self.d[:, 0], product)
+        of_d, pull, self.rows = _first_of_d(self.d, norm, bounds, product)
+        of_r, kink = _first_of_r(boundary, self.d, product)
+        self.shapes = (of_d.shape[1:], of_r.shape[1:])
+        one = torch.ones_like(self.d[:, :1])
+        self.mu = product * one
+        self.slack = self._joined(of_d, of_r, max(product, LEAST_FIRST_SLACK) * one)
+        self.multiplier = self._joined(pull, kink, one)
+        self.counted = (self.multiplier > 0).to(self.d)
 
     def step(self) -> None:
         """One step of Newton, as far as slacks and multipliers stay positive, and a lower mu."""
-        step, more, solved = self._direction()
-        soft = self.line.slack / self.line.multiplier
-        goal = self.mu.unsqueeze(1) / self.line.multiplier
-        self.line.aim(self.mu, goal - self.line.slack - soft * torch.stack([more, -more], 1))
-        self.aims.aim(self.mu, step)
-        self.side.aim(self.mu, step, more)
-        shares = zip(*(part.longest_steps() for part in self.every), strict=True)
+        step, change = self._direction()
+        turn = (self.mu * self.counted - self.multiplier * change) / self.slack - self.multiplier
+        solved = change.isfinite().all(1, keepdim=True)
         primal, dual = (
-            torch.where(solved, torch.stack(share).amin(0).clamp(max=1.0), 0.0) for share in shares
+            torch.where(solved, _longest(*pair), 0.0)
+            for pair in ((self.slack, change), (self.multiplier, turn))
         )
-        self.d = self.d + primal.unsqueeze(1) * step
-        for part in self.every:
-            part.move(primal, dual)
-        self.aims.move(primal)
-        self.mu = _lowered(self.mu, self.every, torch.minimum(primal, dual))
+        self.d = torch.where(solved, self.d + primal * step, self.d)
+        self.slack = torch.where(solved, self.slack + primal * change, self.slack)
+        self.multiplier = torch.where(solved, self.multiplier + dual * turn, self.multiplier)
+        mean = _dot(self.slack, self.multiplier) / self.counted.sum(1, keepdim=True)
+        fall = 1.0 - (1.0 - LEAST_FALL) * torch.minimum(primal, dual)
+        self.mu = torch.minimum(self.mu, fall * mean).clamp(min=LEAST_PRODUCT)
 
-    def _direction(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Newton's steps of d (m, n) and of the force (m,), and where there are any, (m,) bool.
+    def _direction(self) -> tuple[Tensor, Tensor]:
+        """Newton's steps of d (m, n) and of all slacks (m, k).
 
         All other unknowns are eliminated; the force is what makes the line's own equation hold.
         """
-        line, boundary, d = self.line, self.boundary, self.d
-        terms = self.side.terms(d, line.multiplier[:, 0], self.mu)
-        slope = terms.slope - boundary.slope
-        matrix, rhs = self.aims.eliminated(terms.matrix, d, self.mu)
-        rhs = rhs - terms.push + line.multiplier[:, :1] * boundary.slope
-        free, bound, solved = _solved(matrix, rhs, slope)
-        goal = self.mu.unsqueeze(1) / line.multiplier
-        height = terms.size - boundary.line(d) + goal[:, 0] - goal[:, 1] - terms.lack
-        soft = (slope * bound).sum(1) + (line.slack / line.multiplier).sum(1) + terms.soft
-        more = ((slope * free).sum(1) + height) / soft.clamp(min=TINY)
-        step = free - bound * more.unsqueeze(1)
-        solved &= step.isfinite().all(1) & more.isfinite()
-        return torch.nan_to_num(step), torch.nan_to_num(more), solved
+        boundary, force, mu = self.boundary, self.multiplier[:, -1:], self.mu
+        stiff, push = self.multiplier / self.slack, mu * self.counted / self.slack
+        (stiff_d, stiff_r), (push_d, push_r) = self._parts(stiff), self._parts(push)
+        of_d = _EliminatedNorm(self.rows, self.d, stiff_d, push_d)
+        r = self._parts(self.slack)[1][:, 1]
+        of_r = _EliminatedNeurons(boundary, self.d, r, force, stiff_r, push_r, mu)
+        line = boundary.slope - of_r.slope
+        rhs = of_d.rhs + force * boundary.slope - of_r.push
+        free, bound = _solved(of_d.matrix + of_r.matrix, rhs, line)
+        height = boundary.level.unsqueeze(1) + _dot(boundary.slope, self.d)
+        missing = of_r.size + of_r.lack_in_size - height - _dot(line, free) + mu / force
+        soft = _dot(line, bound) + of_r.soft + self.slack[:, -1:] / force
+        more = missing / soft.clamp(min=TINY)
+        step = free + more * bound
+        of_line = mu / force - self.slack[:, -1:] * (1.0 + more / force)
+        return step, self._joined(of_d.changes(step), of_r.changes(step, more), of_line)
+
+    def _parts(self, every: Tensor) -> tuple[Tensor, Tensor]:
+        """The entries of d's inequalities and of r's."""
+        count = self.shapes[0].numel()
+        of_d, of_r = every[:, :count], every[:, count:-1]
+        return of_d.reshape(len(every), *self.shapes[0]), of_r.reshape(len(every), *self.shapes[1])
+
+    def _joined(self, of_d: Tensor, of_r: Tensor, of_line: Tensor) -> Tensor:
+        """All of them, (m, k)."""
+        return torch.cat([of_d.flatten(1), of_r.flatten(1), of_line], 1)
+
+
+class _EliminatedNorm:
+    """What bounds and norm put into Newton's equations, with the t eliminated.
+
+    rows = (sign (b, 1), lift (b, 1), holder (n, number of t)): how d and t enter each inequality,
+    and which t bounds each coordinate. For l2 there is no t, and |d|^2 / 2 is minimised.
+    """
+
+    def __init__(
+        self, rows: tuple[Tensor, Tensor, Tensor], d: Tensor, stiff: Tensor, push: Tensor
+    ) -> None:
+        self.sign, self.lift, self.holder = rows
+        curve = float(self.holder.shape[1] == 0)
+        self.cross = (self.sign * self.lift * stiff).sum(1).unsqueeze(2) * self.holder
+        self.both = (self.lift * stiff).sum(1) @ self.holder
+        self.need = (self.lift * push).sum(1) @ self.holder - 1.0
+        self.matrix = torch.diag_embed(curve + stiff.sum(1))
+        self.matrix = self.matrix - (self.cross / self.both.unsqueeze(1)) @ self.cross.mT
+        moved = (self.cross @ (self.need / self.both).unsqueeze(2)).squeeze(2)
+        self.rhs = (self.sign * push).sum(1) - curve * d - moved
+
+    def changes(self, step: Tensor) -> Tensor:
+        """What a step (m, n) of d does to the slacks (m, b, n)."""
+        t_step = (self.need - (step.unsqueeze(1) @ self.cross).squeeze(1)) / self.both
+        return self.sign * step.unsqueeze(1) + self.lift * (t_step @ self.holder.T).unsqueeze(1)
+
+
+class _EliminatedNeurons:
+    """What the own neurons' p-norm puts into Newton's equations, with the r eliminated.
+
+    The matrix of the r alone is diag(diagonal) - bend weight weight^T, whose inverse is known.
+    """
+
+    def __init__(
+        self,
+        boundary: ConvexBoundary,
+        d: Tensor,
+        r: Tensor,
+        force: Tensor,
+        stiff: Tensor,
+        push: Tensor,
+        mu: Tensor,
+    ) -> None:
+        self.boundary, self.kinked, apex = boundary, r.shape[1] > 0, torch.zeros_like(mu)
+        if not self.kinked:
+            r = (boundary.values + boundary.changes(d)).clamp(min=0.0)
+            stiff = torch.stack([torch.full_like(r, TIED), torch.zeros_like(r)], 1)
+            push, apex = torch.zeros_like(stiff), ROUNDED_APEX_SHARE * mu / force
+        (self.above, zero), own = stiff.unbind(1), boundary.sizes > 0
+        self.size, self.weight, diagonal, bend = _power_norm(r, boundary.p, own, apex)
+        self.diagonal = (force * diagonal + self.above + zero).clamp(min=TINY)
+        self.low, bend = self.weight / self.diagonal, force * bend
+        self.share = bend / (1.0 - bend * _dot(self.weight, self.low)).clamp(min=1e-12)
+        self.rest = self._inverse(push.sum(1) - force * self.weight)
+        self.follow = self._inverse(self.weight)
+        self.lack_in_size, self.soft = _dot(self.weight, self.rest), _dot(self.weight, self.follow)
+        self.slope = boundary.gradient(self.above * self.follow)
+        self.push = boundary.gradient(push[:, 0] - self.above * self.rest)
+        turned = boundary.gradient(self.above * self.low)
+        square = self.share.unsqueeze(2) * turned.unsqueeze(2) * turned.unsqueeze(1)
+        kept = self.above * (force * diagonal + zero) / self.diagonal
+        self.matrix = boundary.squares(kept) - square
+
+    def changes(self, step: Tensor, more: Tensor) -> Tensor:
+        """What a step (m, n) of d and one (m, 1) of the force do to the slacks."""
+        if not self.kinked:
+            return step.new_zeros(len(step), 2, 0)
+        s_step = self.boundary.changes(step)
+        r_step = self._inverse(self.above * s_step) + self.rest - more * self.follow
+        own = (self.boundary.sizes > 0).unsqueeze(1)
+        return torch.where(own, torch.stack([r_step - s_step, r_step], 1), 0.0)
+
+    def _inverse(self, value: Tensor) -> Tensor:
+        """The inverse of the matrix of r times values (m, h)."""
+        plain = value / self.diagonal
+        return plain + self.share * self.low * _dot(self.weight, plain)
+
+
+def _first_of_d(
+    d: Tensor, norm: str, bounds: Bounds | None, product: float
+) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Slacks and multipliers (m, b, n) of bounds and norm, and how d and t enter them.
+
+    Each product is about `product`, but that the multipliers of each t sum to 1, as they must.
+    """
+    n, eye = d.shape[1], torch.eye(d.shape[1], dtype=d.dtype, device=d.device)
+    holder = {"l1": eye, "l2": eye[:, :0], "linf": eye.new_ones(n, 1)}[norm]
+    slacks: list[Tensor] = []
+    kinds: list[tuple[float, float]] = []
+    if bounds is not None:
+        slacks, kinds = [d - bounds[0], bounds[1] - d], [(1.0, 0.0), (-1.0, 0.0)]
+    if norm != "l2":
+        size = d.abs() if norm == "l1" else d.abs().amax(1, keepdim=True)
+        t = 1.1 * size + (0.1 * product + LEAST_FIRST_SLACK) / size.shape[1]
+        slacks, kinds = [*slacks, t - d, t + d], [*kinds, (-1.0, 1.0), (1.0, 1.0)]
+    sign, lift = d.new_tensor(kinds).reshape(len(kinds), 2, 1).unbind(1)
+    slack = torch.stack(slacks, 1) if slacks else d.new_zeros(len(d), 0, n)
+    pull = product / slack
+    total = ((lift * pull).sum(1) @ holder) @ holder.T
+    pull = torch.where(lift > 0, pull / total.clamp(min=TINY).unsqueeze(1), pull)
+    return slack, pull, (sign, lift, holder)
+
+
+def _first_of_r(boundary: ConvexBoundary, d: Tensor, product: float) -> tuple[Tensor, Tensor]:
+    """Slacks and multipliers (m, 2, h) of r >= s and r >= 0, with r a little above relu(s)."""
+    own, s = boundary.sizes > 0, boundary.values + boundary.changes(d)
+    if boundary.p >= LEAST_SMOOTH_POWER:
+        none = s.new_zeros(len(s), 2, 0)
+        return none, none
+    r = s.clamp(min=0.0) + product * s.shape[1] ** (-1.0 / boundary.p)
+    slack = torch.where(own.unsqueeze(1), torch.stack([r - s, r], 1), 1.0)
+    weight = _power_norm(r, boundary.p, own, torch.zeros_like(s[:, :1]))[1].unsqueeze(1)
+    pull = (weight * slack.flip(1) / slack.sum(1, keepdim=True)).clamp(min=LEAST_FIRST_PULL)
+    return slack, torch.where(own.unsqueeze(1), pull, 0.0)
 
 
 def _inside(d: Tensor, bounds: Bounds | None) -> tuple[Tensor, Bounds | None]:
@@ -227,265 +297,39 @@ def _inside(d: Tensor, bounds: Bounds | None) -> tuple[Tensor, Bounds | None]:
     return torch.minimum(torch.maximum(d, low + away), high - away), (low, high)
 
 
-def _solved(matrix: Tensor, rhs: Tensor, slope: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """matrix^-1 rhs and matrix^-1 slope, (m, n) both, and where there is a factor, (m,) bool."""
+def _solved(matrix: Tensor, rhs: Tensor, line: Tensor) -> tuple[Tensor, Tensor]:
+    """matrix^-1 rhs and matrix^-1 line, (m, n) both; NaN where there is no factor."""
     diagonal = torch.diagonal(matrix, dim1=1, dim2=2)
     diagonal += JITTER_SHARE * diagonal.amax(1, keepdim=True)
     factor, failed = torch.linalg.cholesky_ex(matrix)
-    free, bound = torch.cholesky_solve(torch.stack([rhs, slope], 2), factor).unbind(2)
-    return free, bound, failed == 0
-
-
-def _lowered(mu: Tensor, parts: tuple[_Inequalities, ...], shorter: Tensor) -> Tensor:
-    """What slack times multiplier is to be after a step of which the `shorter` share was taken."""
-    total, count = torch.zeros_like(mu), torch.zeros_like(mu)
-    for part in parts:
-        total, count = total + part.products(), count + part.counts()
-    fall = torch.zeros_like(mu)
-    for least, share in FALL_BY_STEP:
-        fall = torch.where(shorter >= least, share, fall)
-    return torch.minimum(mu, fall * torch.maximum(total / count, LEAST_FALL * mu)).clamp(
-        min=LEAST_PRODUCT
-    )
-
-
-class _Inequalities:
-    """Slacks and multipliers (m, ...) of inequalities, whose products are led to zero in place."""
-
-    def __init__(self, slack: Tensor, multiplier: Tensor, alive: Tensor | None = None) -> None:
-        self.slack, self.multiplier, self.alive = slack, multiplier, alive
-
-    def aim(self, mu: Tensor, slack_step: Tensor) -> None:
-        """Keep Newton's step: that of the slacks as given, and what it makes of multipliers."""
-        goal = mu.view(-1, *[1] * (slack_step.ndim - 1)) - self.multiplier * slack_step
-        step = goal / self.slack - self.multiplier
-        if self.alive is not None:
-            step, slack_step = (torch.where(self.alive, part, 0.0) for part in (step, slack_step))
-        self.slack_step, self.multiplier_step = slack_step, step
-
-    def longest_steps(self) -> tuple[Tensor, Tensor]:
-        """The shares (m,) of the step that leave slacks and multipliers positive."""
-        return (
-            _longest(self.slack, self.slack_step),
-            _longest(self.multiplier, self.multiplier_step),
-        )
-
-    def move(self, primal: Tensor, dual: Tensor) -> None:
-        """Go shares (m,) of the step."""
-        shape = (-1, *[1] * (self.slack.ndim - 1))
-        self.slack = self.slack + primal.view(shape) * self.slack_step
-        self.multiplier = self.multiplier + dual.view(shape) * self.multiplier_step
-
-    def products(self) -> Tensor:
-        """The sum of slack times multiplier, (m,)."""
-        product = self.slack * self.multiplier
-        if self.alive is not None:
-            product = torch.where(self.alive, product, 0.0)
-        return product.flatten(1).sum(1)
-
-    def counts(self) -> Tensor | int:
-        """How many inequalities there are."""
-        if self.alive is None:
-            return self.slack[0].numel()
-        return self.alive.expand_as(self.slack).flatten(1).sum(1)
+    both = torch.cholesky_solve(torch.stack([rhs, line], 2), factor)
+    free, bound = torch.where((failed == 0)[:, None, None], both, torch.nan).unbind(2)
+    return free, bound
 
 
 def _longest(value: Tensor, step: Tensor) -> Tensor:
-    """The share (m,) of a step at which the first value is almost zero, infinite if none is."""
-    ratio = torch.where(step < 0, -value / step.clamp(max=-TINY), torch.inf).flatten(1)
-    if ratio.shape[1] == 0:
-        return ratio.new_full((len(ratio),), torch.inf)
-    return SHARE_TO_FIRST_ZERO * ratio.amin(1)
+    """The share (m, 1) of a step at which the first value is almost zero, at most 1."""
+    ratio = torch.where(step < 0, -value / step.clamp(max=-TINY), torch.inf)
+    return (SHARE_TO_FIRST_ZERO * ratio.amin(1, keepdim=True)).clamp(max=1.0)
 
 
-class _NormAndBounds:
-    """Bounds d - low, high - d >= 0, and the norms' t - d, t + d >= 0, of which t is minimised.
-
-    t is (m, n) for l1, (m, 1) for linf and None for l2, where |d|^2 / 2 is minimised.
-    """
-
-    def __init__(
-        self, inequalities: _Inequalities, sign: Tensor, lift: Tensor, t: Tensor | None
-    ) -> None:
-        self.inequalities, self.sign, self.lift, self.t = inequalities, sign, lift, t
-
-    @classmethod
-    def around(cls, d: Tensor, norm: str, bounds: Bounds | None, product: float) -> _NormAndBounds:
-        """The inequalities around a move d (m, n), with slack times multiplier about `product`."""
-        t = None
-        if norm == "linf":
-            t = 1.1 * d.abs().amax(1, keepdim=True) + 0.1 * product + 1e-3
-        elif norm == "l1":
-            t = d.abs() + product / d.shape[1] + 1e-4
-        slack = [] if bounds is None else [d - bounds[0], bounds[1] - d]
-        slack += [] if t is None else [t - d, t + d]
-        every = torch.stack(slack, 1) if slack else d.new_zeros(len(d), 0, d.shape[1])
-        multiplier = product / every
-        if t is not None:
-            last = multiplier[:, -2:]
-            total = last.sum(1, keepdim=True) if norm == "l1" else last.sum((1, 2), keepdim=True)
-            multiplier[:, -2:] = last / total
-        sign = ([] if bounds is None else [1.0, -1.0]) + ([] if t is None else [-1.0, 1.0])
-        lift = ([] if bounds is None else [0.0, 0.0]) + ([] if t is None else [1.0, 1.0])
-        signs, lifts = d.new_tensor(sign).unsqueeze(1), d.new_tensor(lift).unsqueeze(1)
-        return cls(_Inequalities(every, multiplier), signs, lifts, t)
-
-    def eliminated(self, matrix: Tensor, d: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
-        """The matrix (m, n, n) with the inequalities in it, and its right-hand side (m, n)."""
-        stiff = self.inequalities.multiplier / self.inequalities.slack
-        push = mu[:, None, None] / self.inequalities.slack
-        rhs = (self.sign * push).sum(1)
-        if self.t is None:
-            return matrix + torch.diag_embed(1.0 + stiff.sum(1)), rhs - d
-        diagonal = stiff[:, :-2].sum(1)
-        self.cross = (self.sign * self.lift * stiff).sum(1)
-        self.both, self.short = stiff[:, -2:].sum(1), 1.0 - push[:, -2:].sum(1)
-        if self.t.shape == d.shape:
-            diagonal = diagonal + 4.0 * stiff[:, -2] * stiff[:, -1] / self.both
-        else:
-            diagonal = diagonal + self.both
-            self.both = self.both.sum(1, keepdim=True)
-            self.short = 1.0 - push[:, -2:].sum((1, 2)).unsqueeze(1)
-            square = self.cross.unsqueeze(2) * self.cross.unsqueeze(1)
-            matrix = matrix - square / self.both.unsqueeze(2)
-        return matrix + torch.diag_embed(diagonal), rhs + self.cross * self.short / self.both
-
-    def aim(self, mu: Tensor, step: Tensor) -> None:
-        """What a step (m, n) of d does to slacks and multipliers."""
-        change = self.sign * step.unsqueeze(1)
-        if self.t is not None:
-            pull = self.cross * step
-            pull = pull if self.t.shape == step.shape else pull.sum(1, keepdim=True)
-            self.t_step = -(self.short + pull) / self.both
-            change = change + self.lift * self.t_step.unsqueeze(1)
-        self.inequalities.aim(mu, change)
-
-    def move(self, primal: Tensor) -> None:
-        """Let t follow."""
-        if self.t is not None:
-            self.t = self.t + primal.unsqueeze(1) * self.t_step
-
-
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """What the own neurons' norm puts into Newton's step."""
-
-    size: Tensor  # (m,): the norm
-    slope: Tensor  # (m, n): its gradient, with what eliminated unknowns make of it
-    push: Tensor  # (m, n): its part of the gradient of the Lagrangian
-    matrix: Tensor  # (m, n, n): its part of the second derivative
-    lack: Tensor | float  # (m,): what eliminated unknowns take from the norm
-    soft: Tensor | float  # (m,): and by how much they make it follow the force
-
-
-class _SmoothSide:
-    """The p-norm of relu(s) for p > 2, which is smooth but for its apex; that is rounded."""
-
-    def __init__(self, boundary: ConvexBoundary, like: Tensor) -> None:
-        self.boundary, self.inequalities = boundary, _Inequalities(like[:, :0], like[:, :0])
-
-    @classmethod
-    def at(cls, boundary: ConvexBoundary, d: Tensor, product: float) -> _SmoothSide:
-        """The norm of a boundary."""
-        return cls(boundary, d)
-
-    def terms(self, d: Tensor, force: Tensor, mu: Tensor) -> _Terms:
-        """Its part of Newton's step at d."""
-        boundary = self.boundary
-        apex = (ROUNDED_APEX_SHARE * mu / force).unsqueeze(1)
-        r = boundary.preactivations(d).clamp(min=0.0)
-        size, weight, diagonal, bend = _power_norm(r, boundary.p, boundary.own, apex)
-        slope = boundary.gradient(d, weight)
-        force_ = force.unsqueeze(1)
-        matrix = boundary.curvature(d, force_ * weight, force_ * diagonal)
-        matrix = matrix - (force * bend)[:, None, None] * slope.unsqueeze(2) * slope.unsqueeze(1)
-        return _Terms(size - apex.squeeze(1), slope, force_ * slope, matrix, 0.0, 0.0)
-
-    def aim(self, mu: Tensor, step: Tensor, more: Tensor) -> None:
-        """Nothing but d is unknown."""
-        self.inequalities.aim(mu, self.inequalities.slack)
-
-
-class _KinkedSide:
-    """The p-norm of r with r_j >= s_j(d) and r_j >= 0, for p <= 2, where relu(s)^p has kinks.
-
-    The r_j are unknowns of their own, which are eliminated from Newton's equations.
-    """
-
-    def __init__(self, boundary: ConvexBoundary, inequalities: _Inequalities) -> None:
-        self.boundary, self.inequalities = boundary, inequalities
-
-    @classmethod
-    def at(cls, boundary: ConvexBoundary, d: Tensor, product: float) -> _KinkedSide:
-        """The norm of a boundary, with r above relu(s(d)) by about `product`."""
-        s, own = boundary.preactivations(d), boundary.own
-        r = s.clamp(min=0.0) + product * s.shape[1] ** (-1.0 / boundary.p)
-        slack = torch.stack([r - s, r], 1)
-        weight = _power_norm(r, boundary.p, own)[1].unsqueeze(1)
-        multiplier = (weight * slack.flip(1) / slack.sum(1, keepdim=True)).clamp(
-            min=LEAST_FIRST_PULL
-        )
-        return cls(boundary, _Inequalities(slack, multiplier, own.unsqueeze(1)))
-
-    def terms(self, d: Tensor, force: Tensor, mu: Tensor) -> _Terms:
-        """Its part of Newton's step at d."""
-        boundary, own, force = self.boundary, self.boundary.own, force.unsqueeze(1)
-        size, weight, diagonal, bend = _power_norm(self.inequalities.slack[:, 1], boundary.p, own)
-        above, zero = (self.inequalities.multiplier / self.inequalities.slack).unbind(1)
-        push = mu[:, None, None] / self.inequalities.slack
-        self.above, self.weight = above, weight
-        self.diagonal = force * diagonal + above + zero
-        self.low = torch.where(own, weight / self.diagonal, 0.0)
-        bend = force * bend.unsqueeze(1)
-        turned = (1.0 - bend * (weight * self.low).sum(1, keepdim=True)).clamp(min=1e-12)
-        self.rank = bend / turned
-        self.rest = self._inverse(force * weight - push.sum(1))
-        self.follow = self._inverse(weight)
-        kept = torch.where(own, above * (force * diagonal + zero) / self.diagonal, 0.0)
-        turn = boundary.gradient(d, above * self.low)
-        matrix = boundary.curvature(d, torch.zeros_like(kept), kept)
-        matrix = matrix - self.rank.unsqueeze(2) * turn.unsqueeze(2) * turn.unsqueeze(1)
-        return _Terms(
-            size,
-            boundary.gradient(d, above * self.follow),
-            boundary.gradient(d, torch.where(own, push[:, 0] + above * self.rest, 0.0)),
-            matrix,
-            (weight * self.rest).sum(1),
-            (weight * self.follow).sum(1),
-        )
-
-    def aim(self, mu: Tensor, step: Tensor, more: Tensor) -> None:
-        """What a step (m, n) of d and one (m,) of the force do to r."""
-        change = self.boundary.changes(step, step)
-        r_step = self._inverse(self.above * change) - self.rest - self.follow * more.unsqueeze(1)
-        self.inequalities.aim(mu, torch.stack([r_step - change, r_step], 1))
-
-    def _inverse(self, value: Tensor) -> Tensor:
-        """(diag(diagonal) - bend weight weight^T)^-1 value over own neurons, (m, h)."""
-        plain = torch.where(self.boundary.own, value / self.diagonal, 0.0)
-        return plain + self.rank * self.low * (self.weight * plain).sum(1, keepdim=True)
+def _dot(a: Tensor, b: Tensor) -> Tensor:
+    """The inner products (m, 1) of rows."""
+    return (a * b).sum(1, keepdim=True)
 
 
 def _power_norm(
-    r: Tensor, p: float, own: Tensor, apex: Tensor | None = None
+    r: Tensor, p: float, own: Tensor, apex: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """||r||_p over own entries (and `apex`, (m, 1)), (m,), and its derivatives.
+    """||(r, apex)||_p - apex over own entries, (m, 1), and its derivatives.
 
-    Its gradient (m, h), and diagonal (m, h) and bend (m,) of its second derivative, which is
+    Its gradient (m, h), and diagonal (m, h) and bend (m, 1) of its second derivative, which is
     diag(diagonal) - bend gradient gradient^T.
     """
     r = torch.where(own, r, 0.0)
-    largest = (
-        r.amax(1, keepdim=True) if apex is None else torch.maximum(r.amax(1, keepdim=True), apex)
-    )
-    largest = largest.clamp(min=TINY)
-    share = r / largest
-    total = (share**p).sum(1, keepdim=True)
-    total = total if apex is None else total + (apex / largest) ** p
-    norm = total.clamp(min=TINY) ** (1.0 / p)
-    share, norm = share / norm, norm * largest
-    if p == 1.0:
-        return norm.squeeze(1), own.to(r.dtype), torch.zeros_like(r), torch.zeros_like(r[:, 0])
-    lower = torch.where(share > 0, share.clamp(min=1e-30) ** (p - 2.0), 0.0)
-    bend = (p - 1.0) / norm
-    return norm.squeeze(1), lower * share, bend * lower, bend.squeeze(1)
+    largest = torch.maximum(r.amax(1, keepdim=True), apex).clamp(min=TINY)
+    total = ((r / largest) ** p).sum(1, keepdim=True) + (apex / largest) ** p
+    norm = total.clamp(min=TINY) ** (1.0 / p) * largest
+    share, bend = (r / norm).clamp(min=1e-30), (p - 1.0) / norm
+    weight = torch.where(r > 0, share ** (p - 1.0), 0.0)
+    return norm - apex, weight, bend * weight / share, bend

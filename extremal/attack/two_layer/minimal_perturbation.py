@@ -24,7 +24,7 @@ from extremal.attack.ball import Ball
 from extremal.attack.surrogate import COARSE_TOLERANCE, ReducedProblem, reduced_problem
 from extremal.attack.two_layer.convex_concave import (
     MOST_COORDINATES,
-    search_regions,
+    convex_concave_search,
     small_enough,
 )
 from extremal.attack.two_layer.extra_starts import (
@@ -140,7 +140,7 @@ def shortest(
     return result.retried(lambda rows: attack(rows, 0.0, torch.float64, None)[0], broken)
 
 
-def searches_regions(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> bool:
+def solves_convex_problems(net: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> bool:
     """Whether `shortest` solves convex problems around points x in their own coordinates.
 
     It then finds perturbations that full linear steps at one radius miss.
@@ -209,7 +209,7 @@ def _searched(
             _polish(task, best, rows)
         _farther(task, best, rows, batch)
         if small:
-            search_regions(task, best, rows)
+            convex_concave_search(task, best, rows)
         if tell is not None:
             tell(at.stop)
     return best
