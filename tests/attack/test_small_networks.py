@@ -8,6 +8,7 @@ from sklearn.datasets import load_breast_cancer
 
 import extremal as ex
 from extremal.attack import Ball, linear_steps, minimal, run, shortest
+from extremal.attack.two_layer.convex_concave import MOST_FIRST_POINTS
 from extremal.models import margin
 from extremal.sklearn import PReLUClassifier
 from tests.attack.balls import NORMS
@@ -19,7 +20,7 @@ BOX = (-1.0, 1.0)
 
 
 def by_search(net, x, y, norm, units, generator, box=None):
-    """The least norm that 4000 random rays and 3000 neighbours of the best reach, for one point."""
+    """The least norm that 2000 random rays and 2000 neighbours of the best reach, for one point."""
 
     def broken(delta):
         points = x + delta if box is None else (x + delta).clamp(*box)
@@ -38,15 +39,15 @@ def by_search(net, x, y, norm, units, generator, box=None):
         size = torch.linalg.vector_norm(delta, ORDERS[norm], dim=1)
         return delta[size.argmin()], float(size.min())
 
-    ways = torch.randn(4000, len(x), generator=generator, dtype=torch.float64)
-    kept = torch.rand(4000, 1, generator=generator) + 1.0 / len(x)
-    ways = units * torch.where(torch.rand(4000, len(x), generator=generator) < kept, ways, 0.0)
+    ways = torch.randn(2000, len(x), generator=generator, dtype=torch.float64)
+    kept = torch.rand(2000, 1, generator=generator) + 1.0 / len(x)
+    ways = units * torch.where(torch.rand(2000, len(x), generator=generator) < kept, ways, 0.0)
     far = torch.cat([share * ways for share in (0.1, 0.3, 1.0, 3.0)])
     far = far[broken(far)]
     if len(far) == 0:
         return torch.inf
     best, size = nearer(far)
-    for turn in range(30):
+    for turn in range(20):
         near = torch.randn(100, len(x), generator=generator, dtype=torch.float64) * units
         near = best + near * (0.5 * 0.8**turn * size / near.norm(dim=1, keepdim=True))
         near = near * (size / torch.linalg.vector_norm(near, ORDERS[norm], dim=1)).unsqueeze(1)
@@ -59,6 +60,7 @@ def by_search(net, x, y, norm, units, generator, box=None):
 KINDS = [
     Kind(8, 12, 1.0, 1, bias=True, hidden_bias=True),
     Kind(12, 18, 2.0, 3, hidden_bias=True, bias=True),
+    Kind(6, 10, 3.0, 3, hidden_bias=True, bias=True, center=True, normalize="p"),
     Kind(6, 15, 3.0, 1),
     Kind(10, 8, 6.0, 2, bias=True, hidden_bias=True),
     Kind(5, 20, 1.5, 4, bias=True),
@@ -70,7 +72,7 @@ KINDS = [
 def test_no_random_search_gets_nearer(norm, box, generator):
     for kind in KINDS:
         net = make(kind, generator)
-        x, y = right_points(net, kind, 3, generator, box=box is not None)
+        x, y = right_points(net, kind, 2, generator, box=box is not None)
         found = shortest(net, x, y, norm=norm, box=box).radius
         unit = torch.ones(kind.dim, dtype=torch.float64)
         for i in range(len(x)):
@@ -139,8 +141,8 @@ def test_many_points_are_all_searched_if_some_get_shorter(generator):
     """More points than are searched at first: each radius is that of the point alone."""
     kind = KINDS[1]
     net = make(kind, generator)
-    x, y = right_points(net, kind, 150, generator)
-    assert len(x) > 100
+    x, y = right_points(net, kind, 80, generator)
+    assert len(x) > MOST_FIRST_POINTS
     together = minimal(net, x, y, generator=generator).radius
     some = torch.arange(0, len(x), 10)
     apart = minimal(net, x[some], y[some], generator=generator).radius

@@ -6,8 +6,10 @@ import time
 import pytest
 import torch
 
-from bench import certificate_fuzz, cluster, flow_fidelity
+from bench import attack_optimality, certificate_fuzz, cluster, flow_fidelity
+from bench._attack_cases import RandomCase
 from bench._fidelity_cases import CASES, Case
+from extremal import attack
 from extremal.certify import reduced_networks
 from extremal.experiments import Trial
 from extremal.models import shallow_rounding
@@ -175,6 +177,38 @@ def test_the_fuzz_bench_goes_on_where_it_stopped(tmp_path, monkeypatch):
     monkeypatch.setattr(certificate_fuzz, "judged", None)
     assert certificate_fuzz.measure(folder=tmp_path) == found
     assert certificate_fuzz.table(found).count("\n") == 5
+
+
+def test_the_optimality_bench_keeps_cases_and_sees_who_was_nearer(tmp_path, monkeypatch):
+    """A rival that finds our points, and then one whose first is a tenth nearer."""
+    cases = [RandomCase(2.0, "l2", False, 0), RandomCase(1.0, "linf", True, 0)]
+
+    def rival(problem, norm, known):
+        found = attack.minimal(
+            problem.net,
+            problem.x,
+            problem.y,
+            norm=norm,
+            box=problem.box,
+            generator=torch.Generator(),
+        )
+        return found.x_adv - problem.x
+
+    monkeypatch.setattr(attack_optimality, "rivals", lambda p, norm: {"the same": rival})
+    found = attack_optimality.compared(cases, tmp_path)
+    assert all(ratio == 1.0 for case in found.values() for ratio in case["ratio"])
+    for path in tmp_path.glob("*.json"):
+        kept = json.loads(path.read_text())
+        kept["radii"]["the same"][0] *= 0.9
+        path.write_text(json.dumps(kept))
+    monkeypatch.setattr(attack_optimality, "rivals", lambda p, norm: {"the same": None})
+    monkeypatch.setattr(attack_optimality, "our_radii", None)
+    again = attack_optimality.summary(attack_optimality.compared(cases, tmp_path))
+    shares = again["figures"]["random, all"]
+    assert shares["points"] == 8
+    assert shares["within 1.01"] == 0.75
+    assert shares["largest"] == pytest.approx(1 / 0.9)
+    assert attack_optimality.table(again).count("\n") == 7
 
 
 def test_a_whole_run_of_the_fuzz_bench_has_50_000_pairs():

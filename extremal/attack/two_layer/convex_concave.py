@@ -95,7 +95,7 @@ def _search(task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> None
     """Look for smaller perturbations of all points at `rows`."""
     for at in batches(len(rows), POINTS_AT_ONCE):
         some = rows[at]
-        found = _Search.of(task, best, some).found_after_all_rounds()
+        found = _ConvexConcave.of(task, best, some).found_after_all_rounds()
         shorter = found.size < best.size[some]
         best.size[some[shorter]] = found.size[shorter]
         best.delta[some[shorter]] = found.delta[shorter].to(best.delta.dtype)
@@ -128,7 +128,7 @@ class _Tangents(RowRecord):
 
 
 @dataclass(frozen=True, eq=False)
-class _Search:
+class _ConvexConcave:
     """Points of a task in float64, with a network whose biases are neurons, and what was found.
 
     s = (z, size) @ neurons.T, where size is 1, or ||z||^normalize where inputs are normalised:
@@ -142,7 +142,7 @@ class _Search:
     weights: Tensor  # (C, h)
 
     @classmethod
-    def of(cls, task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> _Search:
+    def of(cls, task: ReducedProblem, best: BestPerturbations, rows: Tensor) -> _ConvexConcave:
         """The points at `rows`, with what is known of them."""
         part = task.take(rows)
         bounds = part.ball.bounds(part.x)

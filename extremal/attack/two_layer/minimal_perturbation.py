@@ -309,18 +309,23 @@ def _verified_on_network(
     for rows in torch.nonzero(found & (best.size > 0)).squeeze(1).split(batch):
         delta[rows] = tightened(task.take(rows), fine.take(rows), best.delta[rows])
 
-    def measured(rows: Tensor | slice, move: Tensor) -> AttackResult:
+    def measured(rows: Tensor, move: Tensor) -> AttackResult:
         """x + move, cut by the box, as the re-check sees it."""
         part, move = x[rows], move.to(x.dtype)
         ball = replace(task.ball, radius=task.ball.norms(move) * (1.0 + NORM_SLACK_SHARE))
         return verified(net, part, y[rows], ball.rounded_points(move, part), ball, "shortest")
 
-    result = measured(slice(None), delta)
+    def broken_by(rows: Tensor, move: Tensor) -> AttackResult:
+        """`measured`, with moves made longer by as little as is enough."""
+        result = measured(rows, move)
+        for factor in RECHECK_LENGTHENING_FACTORS:
+            longer = factor * move
+            result = result.retried(lambda left: measured(rows[left], longer[left]), found[rows])  # noqa: B023
+        return result
+
+    result = broken_by(torch.arange(len(x), device=x.device), delta)
     longer = found & (result.radius > (1.0 + CLEARLY_LONGER_SHARE) * best.size)
     rows = torch.nonzero(longer).squeeze(1)
-    if len(rows) > 0:
-        result = result.merged(rows, measured(rows, task.take(rows).lift(best.delta[rows])))
-    for factor in RECHECK_LENGTHENING_FACTORS:
-        longer_moves = factor * delta
-        result = result.retried(lambda rows: measured(rows, longer_moves[rows]), found)  # noqa: B023
-    return result
+    if len(rows) == 0:
+        return result
+    return result.merged(rows, broken_by(rows, task.take(rows).lift(best.delta[rows]).to(start)))
