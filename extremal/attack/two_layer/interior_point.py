@@ -11,6 +11,7 @@ of r and t first, which is cheap, so that one matrix of the size of d is left.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -70,10 +71,14 @@ class ConvexBoundary:
     def squares(self, weight: Tensor) -> Tensor:
         """sum_j weight_j grad s_j grad s_j^T, (m, n, n), for weights (m, h)."""
         k, last = self.neurons.shape[1], self.last.unsqueeze(1)
-        pairs = (self.neurons.unsqueeze(2) * self.neurons.unsqueeze(1)).flatten(1)
-        whole = ((weight * self.sizes**2) @ pairs).view(-1, k, k)
+        whole = ((weight * self.sizes**2) @ self._pairs).view(-1, k, k)
         cross = whole[:, :-1, -1:] * last
         return whole[:, :-1, :-1] + cross + cross.mT + whole[:, -1:, -1:] * last * last.mT
+
+    @cached_property
+    def _pairs(self) -> Tensor:
+        """The products of all pairs of a neuron's entries, (h, (n + 1)^2)."""
+        return (self.neurons.unsqueeze(2) * self.neurons.unsqueeze(1)).flatten(1)
 
 
 def smallest_to_convex(
