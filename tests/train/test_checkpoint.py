@@ -228,6 +228,21 @@ def test_a_file_of_another_problem_is_told_and_kept(tmp_path):
     assert gradient_flow(varied(), data, **same, **KINDS["plain"]).times.tolist()[-2:] == [5.0, 6.0]
 
 
+def test_two_losses_of_ones_own_do_not_share_a_file(tmp_path):
+    """Both are called "<lambda>" and agree where outputs are zero."""
+    path = tmp_path / "state"
+    net, data = problem(3.0)
+    flat, steep = (lambda f, y, a=a: torch.exp(-a * y * f) for a in (1.0, 2.0))
+    watched = Record(at=TIMES, watch={"size": Interruption(3)})
+    settings = {"until": 6.0, "checkpoint": path, **KINDS["plain"]}
+    with pytest.raises(KeyboardInterrupt):
+        gradient_flow(net, data, loss=steep, record=watched, **settings)
+    again = replace(watched, watch={"size": Interruption(99)})
+    with pytest.raises(ValueError, match="checkpoint must belong to the same"):
+        gradient_flow(varied(), data, loss=flat, record=again, **settings)
+    assert gradient_flow(varied(), data, loss=steep, record=again, **settings).info["converged"]
+
+
 class Shifted(nn.Module):
     """A linear function of x - shift, to a power that repr() does not tell."""
 

@@ -91,8 +91,10 @@ def test_verifying_says_what_a_finer_flow_changes():
     assert found["tolerance"] == pytest.approx(1e-4)
     assert found["output_change"] < 0.01
     assert (found["lost_directions"], found["new_directions"]) == (0, 0)
-    with pytest.warns(UnverifiedFlowWarning, match="at tolerance 0.01 the flow ends elsewhere"):
+    message = "at tolerance 0.01 the flow ends elsewhere"
+    with pytest.warns(UnverifiedFlowWarning, match=message) as warned:
         _, info, _ = flow(False, 1, until=250.0, tolerance=0.1, verify=True)
+    assert warned[0].filename == __file__  # where the flow was asked for
     assert info["verified"]["output_change"] > 0.01
     with pytest.raises(ValueError, match="verify must be True or False, got int"):
         flow(False, 2, verify=1)

@@ -10,7 +10,13 @@ import functools
 import math
 from collections.abc import Callable
 
-from extremal.train.flow.runge_kutta import AdaptiveStepper, Counts, RightHandSide, State
+from extremal.train.flow.runge_kutta import (
+    AdaptiveStepper,
+    Counts,
+    RightHandSide,
+    State,
+    largest_or_infinite,
+)
 
 # The damping of RKC, which keeps the polynomial below 1 inside the stable interval.
 _DAMPING = 2.0 / 13.0
@@ -128,7 +134,7 @@ def largest_change(change: State, state: State) -> float:
     """The largest entry of a change, relative to that of the state where it is larger than 1."""
     pairs = zip(change, state, strict=True)
     found = [float((part.abs() / whole.abs().clamp(min=1.0)).max()) for part, whole in pairs]
-    return max(found) if all(map(math.isfinite, found)) else math.inf
+    return largest_or_infinite(found)
 
 
 @functools.cache

@@ -31,6 +31,7 @@ from extremal.train.flow.runge_kutta import (
     Counts,
     RungeKuttaStepper,
     State,
+    largest_or_infinite,
 )
 
 # A preview starts on so many samples at least, and adds at most so many that it leaves unfitted.
@@ -125,8 +126,8 @@ class Preview:
             if run.time < time:
                 gap = math.inf
                 break
-            apart = float((few.outputs(run.state_at(time)) - whole).abs().max())
-            gap = max(gap, apart if math.isfinite(apart) else math.inf)
+            apart = (few.outputs(run.state_at(time)) - whole).abs().max()
+            gap = largest_or_infinite([gap, float(apart)])
         part = self.samples_share * len(groups.leaders) / len(groups.owner)
         start.counts.right_hand_sides += part * counts.right_hand_sides
         largest = max(float(whole.abs().max()) for whole in self.outputs.values())
@@ -288,13 +289,14 @@ class CoupledStage(FlowStage):
         Neurons that slide along kinks (p = 1) fall back onto them at a rate that stays while
         everything else slows down, and a pair of Runge & Kutta must follow it to the end.
         """
-        steps, self._steps_since_stiffness_check = self._steps_since_stiffness_check + 1, 0
-        late = self.plan.horizon - self.time > _LEAST_STIFF_STEPS * self.stepper.size
-        if not (self._fits and late and isinstance(self.stepper, RungeKuttaStepper)):
+        many_left = self.plan.horizon - self.time > _LEAST_STIFF_STEPS * self.stepper.size
+        if not (self._fits and many_left and isinstance(self.stepper, RungeKuttaStepper)):
+            self._steps_since_stiffness_check = 0
             return
-        if steps < _STEPS_BETWEEN_STIFFNESS_CHECKS:
-            self._steps_since_stiffness_check = steps
+        self._steps_since_stiffness_check += 1
+        if self._steps_since_stiffness_check < _STEPS_BETWEEN_STIFFNESS_CHECKS:
             return
+        self._steps_since_stiffness_check = 0
         stabilised = ChebyshevStepper(
             self.plan.system.velocity,
             self.stepper.state,

@@ -216,9 +216,7 @@ class RungeKuttaStepper(AdaptiveStepper):
 
     def _largest_error(self, estimate: State, before: State, after: State) -> float:
         del before, after
-        parts = [float(part.abs().max()) for part in estimate]
-        # max() would pass over what is not a number.
-        return max(parts) / self.tolerance if all(map(math.isfinite, parts)) else math.inf
+        return largest_or_infinite([float(p.abs().max()) for p in estimate]) / self.tolerance
 
 
 def dense_state(
@@ -246,6 +244,11 @@ def dense_state(
             inner = inner + (1.0 - share) * size * extra
         found.append(old + share * (rise + (1.0 - share) * (bend + share * inner)))
     return tuple(found)
+
+
+def largest_or_infinite(parts: list[float]) -> float:
+    """The largest number, infinite where one is not a number: max() would pass over it."""
+    return max(parts) if all(map(math.isfinite, parts)) else math.inf
 
 
 def step_factor(error: float, order: int) -> float:
