@@ -9,7 +9,9 @@ import torch
 from extremal import data, models, train
 from extremal.train.flow.alignment_stage import _attempted_step
 from extremal.train.flow.end_condition import LossAtRest
-from extremal.train.flow.runge_kutta import Counts, RungeKuttaStepper
+from extremal.train.flow.runge_kutta import Counts, OutOfStepsError, RungeKuttaStepper
+from extremal.train.flow.staged_flow import StagedFlow
+from extremal.train.losses import Loss
 
 
 def some(count=30, dim=3, seed=0):
@@ -164,3 +166,14 @@ def test_a_flow_past_its_horizon_runs_nothing_ahead():
     small = replace(points, x=0.1 * points.x, source=None)
     run = train.gradient_flow(net(20, 200, 3.0, 1e-7), small, until=train.Until(loss=0.9))
     assert run.info["ended_by"] == "loss"
+
+
+def test_what_was_within_alignment_is_known_when_steps_are_used_up():
+    flow = StagedFlow(net(scale=1e-20), some(), Loss("exp"), 1e-3, 100.0, known=False, exact=False)
+    flow.step(1.0)
+    assert flow.time > 0.5
+    assert flow.phase == "alignment"
+    flow.counts.most_attempts = flow.counts.steps
+    assert torch.isfinite(flow.outputs(0.5 * flow.time)).all()
+    with pytest.raises(OutOfStepsError):
+        flow.step(2.0)

@@ -6,6 +6,7 @@ The push of the data is then constant, and each neuron takes its own steps (`Ind
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -228,7 +229,10 @@ class AlignmentStage(FlowStage):
         start, begun = self._last_start
         if time >= self._time or time <= begun:
             return self.state if time >= self._time else start
-        return self.independent.advance(start, time - begun)
+        # It is no step of the flow, so that `max_steps` does not end it.
+        replayed = copy.copy(self.independent)
+        replayed.counts = Counts()
+        return replayed.advance(start, time - begun)
 
     def _safe_time(self) -> float:
         """A time in which the output can't grow to the tolerance: sinh(2 theta) < exp(2 theta)."""
